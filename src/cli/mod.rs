@@ -1,0 +1,13 @@
+//! The program `reflex`: one file per verb.
+
+pub mod exit;
+
+use std::process::ExitCode;
+
+use exit::Exit;
+
+/// Runs the program.
+#[must_use]
+pub fn main() -> ExitCode {
+    Exit::Done.into()
+}

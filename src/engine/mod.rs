@@ -1,0 +1,1 @@
+//! The Kafka shell around the stages: poll, step, one transaction.

@@ -1,0 +1,52 @@
+//! Commands: what people decide. Strict on purpose: a command that is not understood is refused, never guessed.
+
+use serde::{Deserialize, Serialize};
+
+/// What a command asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Verb {
+    /// Remove a live override.
+    Lift,
+    /// Approve a waiting proposal.
+    Approve,
+    /// Reject a waiting proposal.
+    Reject,
+    /// Stop all new automation of a task; lifting and expiring go on.
+    Freeze,
+    /// Let automation go on.
+    Unfreeze,
+}
+
+impl Verb {
+    /// The word as it stands in records.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Lift => "lift",
+            Self::Approve => "approve",
+            Self::Reject => "reject",
+            Self::Freeze => "freeze",
+            Self::Unfreeze => "unfreeze",
+        }
+    }
+}
+
+/// One decision; keyed by the owner's key (session scope: the session id).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Command {
+    /// Unique; a command id seen before changes nothing.
+    pub command_id: String,
+    /// What to do.
+    pub verb: Verb,
+    /// What to do it to: an override id (lift), an intervention id (approve, reject), `*` (freeze, unfreeze).
+    pub target: String,
+    /// approve: the proposal's hash; another hash is refused.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub content_hash: Option<String>,
+    /// Why, in the author's words.
+    pub reason: String,
+    /// Who decided.
+    pub author: String,
+}

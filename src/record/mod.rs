@@ -1,0 +1,33 @@
+//! What travels on topics: one file per record, its types and its key; `codec` turns bytes into records and back.
+//!
+//! Invariant: every record round-trips through JSON and Avro, and its Avro schema has the same field names
+//! (`tests/schemas.rs`).
+
+pub mod audit;
+pub mod codec;
+pub mod command;
+pub mod dead_letter;
+pub mod escalation;
+pub mod event;
+pub mod intervention;
+pub mod observation;
+mod open_enum;
+pub mod output;
+pub mod overrides;
+pub mod position;
+pub mod scope;
+pub mod signature;
+pub mod text;
+pub mod time;
+pub mod topic;
+
+pub(crate) use open_enum::open_enum;
+
+/// Serialises to RFC 8785 JSON: the one byte form used for keys, fingerprints and hashes.
+///
+/// The records of this crate hold no floats that are not finite and no maps with keys other than strings, the only
+/// two things canonicalisation can refuse; so it cannot fail for them.
+#[must_use]
+pub fn canonical_json<T: serde::Serialize>(value: &T) -> Vec<u8> {
+    serde_json_canonicalizer::to_vec(value).unwrap_or_default()
+}

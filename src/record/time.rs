@@ -1,0 +1,115 @@
+//! Instants of records: microseconds since the epoch, RFC 3339 in UTC as text.
+
+use std::fmt;
+use std::str::FromStr;
+use std::time::Duration;
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+use crate::record::text::Text;
+
+/// An instant in microseconds since 1970-01-01T00:00:00Z; arithmetic saturates at the ends of the calendar.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Timestamp(i64);
+
+/// Text that is not an RFC 3339 time with an offset.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("not an RFC 3339 time")]
+pub struct InvalidTime;
+
+impl Timestamp {
+    /// 1970-01-01T00:00:00Z.
+    pub const EPOCH: Self = Self(0);
+    /// 9999-12-31T00:00:00Z: the last instant that prints with four digits of the year in every reader.
+    pub const MAX: Self = Self(253_402_214_400_000_000);
+    /// 0001-01-01T00:00:00Z.
+    pub const MIN: Self = Self(-62_135_596_800_000_000);
+
+    /// An instant from microseconds since the epoch; outside the years 1 to 9999 it is the nearest end.
+    #[must_use]
+    pub fn from_micros(micros: i64) -> Self {
+        Self(micros.clamp(Self::MIN.0, Self::MAX.0))
+    }
+
+    /// An instant from milliseconds since the epoch.
+    #[must_use]
+    pub fn from_millis(millis: i64) -> Self {
+        Self::from_micros(millis.saturating_mul(1000))
+    }
+
+    /// Microseconds since the epoch.
+    #[must_use]
+    pub fn as_micros(self) -> i64 {
+        self.0
+    }
+
+    /// Milliseconds since the epoch, rounded down.
+    #[must_use]
+    pub fn as_millis(self) -> i64 {
+        self.0.div_euclid(1000)
+    }
+
+    /// This instant and `duration` later.
+    #[must_use]
+    pub fn plus(self, duration: Duration) -> Self {
+        let micros = i64::try_from(duration.as_micros()).unwrap_or(i64::MAX);
+        Self::from_micros(self.0.saturating_add(micros))
+    }
+
+    /// Milliseconds from `earlier` to this instant; negative when `earlier` is later.
+    #[must_use]
+    pub fn millis_since(self, earlier: Self) -> i64 {
+        self.0.saturating_sub(earlier.0).div_euclid(1000)
+    }
+}
+
+impl FromStr for Timestamp {
+    type Err = InvalidTime;
+
+    fn from_str(text: &str) -> Result<Self, InvalidTime> {
+        let instant: jiff::Timestamp = text.parse().map_err(|_| InvalidTime)?;
+        Ok(Self::from_micros(instant.as_microsecond()))
+    }
+}
+
+impl fmt::Display for Timestamp {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let instant = jiff::Timestamp::from_microsecond(self.0).map_err(|_| fmt::Error)?;
+        if self.0.rem_euclid(1000) == 0 { write!(f, "{instant:.3}") } else { write!(f, "{instant:.6}") }
+    }
+}
+
+impl Serialize for Timestamp {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for Timestamp {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = Text::deserialize(deserializer)?;
+        text.parse().map_err(serde::de::Error::custom)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn prints_milliseconds_and_microseconds_only_where_needed() {
+        assert_eq!(Timestamp::EPOCH.to_string(), "1970-01-01T00:00:00.000Z");
+        assert_eq!(Timestamp::from_micros(1).to_string(), "1970-01-01T00:00:00.000001Z");
+        let time: Timestamp = "2026-11-30T09:00:00.5+02:00".parse().expect("a valid time");
+        assert_eq!(time.to_string(), "2026-11-30T07:00:00.500Z");
+    }
+
+    #[test]
+    fn the_ends_of_the_calendar_saturate_and_print() {
+        let far: Timestamp = "9999-12-31T23:59:59Z".parse().expect("a valid time");
+        assert_eq!(far, Timestamp::MAX);
+        assert_eq!(far.plus(Duration::from_secs(86_400)), Timestamp::MAX);
+        assert!(Timestamp::MIN.to_string().starts_with("0001-01-01"));
+        assert_eq!("2026-11-30T07:00:00".parse::<Timestamp>(), Err(InvalidTime));
+    }
+}

@@ -1,0 +1,68 @@
+//! Every named limit of the core, with its default and what happens beyond it.
+
+use serde::{Deserialize, Serialize};
+
+/// Limits are part of the registry version: a decision replays with the limits it was made under.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Limits {
+    /// An event appended longer ago than this never triggers (counted `stale`); 0 = off. Milliseconds.
+    pub reaction_age_ms_max: u64,
+    /// An event whose `occurred_at` is further behind its append time is `late`: counted, no evidence, no trigger;
+    /// 0 = off. Milliseconds.
+    pub lateness_ms_max: u64,
+    /// Interventions of one session; over: `failed`, `limit:interventions_per_session_max`, and an escalation.
+    pub interventions_per_session_max: u32,
+    /// Interventions of a task in any 60 s; over: `failed`, `limit:interventions_per_minute_max`.
+    pub interventions_per_minute_max: u32,
+    /// Live session overrides of a task; over: `failed`, `limit:session_overrides_live_max`.
+    pub session_overrides_live_max: u32,
+    /// Runs of a task past an irreversible node; over: a failing node reachable from one counts as past it.
+    pub irreversible_runs_max: u32,
+    /// Sessions a task keeps state of; over: the one idle longest without a live override is forgotten.
+    pub sessions_tracked_max: u32,
+    /// A session without failures for this long is forgotten, unless an override lives. Milliseconds.
+    pub session_idle_ms_max: u64,
+    /// Open runs of one session; over: the oldest is forgotten.
+    pub runs_per_session_max: u32,
+    /// Failing (route, node, shape)s of one run; over: the failure is counted and not tracked.
+    pub shapes_per_run_max: u32,
+    /// Artifacts remembered of one run; over: counted as not produced.
+    pub artifacts_per_run_max: u32,
+    /// Events kept as evidence of one signature; over: the oldest are left out.
+    pub evidence_events_max: u32,
+    /// Failure event ids remembered of one session; over: the oldest is forgotten.
+    pub duplicate_ids_max: u32,
+    /// Command ids remembered of a task; over: the oldest is forgotten.
+    pub command_ids_max: u32,
+    /// Longest identity field of an event in bytes; over: dead letter `bad_field`.
+    pub field_bytes_max: u32,
+    /// Largest event in bytes; over: dead letter `oversized`.
+    pub event_bytes_max: u32,
+    /// How long a proposal waits for a person. Milliseconds.
+    pub approval_ms_max: u64,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            reaction_age_ms_max: 60_000,
+            lateness_ms_max: 120_000,
+            interventions_per_session_max: 3,
+            interventions_per_minute_max: 10_000,
+            session_overrides_live_max: 100_000,
+            irreversible_runs_max: 100_000,
+            sessions_tracked_max: 1_000_000,
+            session_idle_ms_max: 86_400_000,
+            runs_per_session_max: 64,
+            shapes_per_run_max: 256,
+            artifacts_per_run_max: 64,
+            evidence_events_max: 16,
+            duplicate_ids_max: 16,
+            command_ids_max: 10_000,
+            field_bytes_max: 1024,
+            event_bytes_max: 1_048_576,
+            approval_ms_max: 86_400_000,
+        }
+    }
+}

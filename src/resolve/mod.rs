@@ -1,0 +1,1 @@
+//! What runtimes compute: which graph schema to run.
