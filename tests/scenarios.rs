@@ -56,7 +56,8 @@ fn a_scenario_notices_what_it_does_not_expect() {
     let scenario = scenario::parse(text).expect("a scenario");
     let error = play(&scenario, registry(&folder().join("registry"), &scenario.settings)).expect_err("records came");
     assert!(error.starts_with("2: at the end: not expected: reflex.interventions"), "{error}");
-    let wrong = scenario::parse(&format!("{text}expect reflex.interventions {{\"status\":\"applied\"}}\n")).expect("a scenario");
+    let wrong = scenario::parse(&format!("{text}expect reflex.interventions {{\"status\":\"applied\"}}\n"))
+        .expect("a scenario");
     let error = play(&wrong, registry(&folder().join("registry"), &wrong.settings)).expect_err("another status came");
     assert!(error.starts_with("3: expected reflex.interventions"), "{error}");
 }

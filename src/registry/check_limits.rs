@@ -30,7 +30,7 @@ fn place(tables: &Tables, names: &[&str]) -> Place {
 }
 
 /// Every limit that is 0 and must not be. Taken apart without `..`, so that a new limit must be decided on here.
-fn zero_names(limits: &Limits) -> Vec<&'static str> {
+pub fn zero_names(limits: &Limits) -> Vec<&'static str> {
     let Limits {
         // 0 = off.
         reaction_age_ms_max: _,

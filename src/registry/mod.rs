@@ -22,6 +22,7 @@ pub mod origin;
 pub mod problem;
 mod query;
 mod read;
+pub mod set;
 pub mod settings;
 
 pub use glob::Glob;
