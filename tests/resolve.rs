@@ -1,16 +1,19 @@
 //! Resolution: the vectors of every language, the index against a scan over all records, selection over many sessions.
 
+#![allow(clippy::expect_used, reason = "a test")]
+
+#[path = "resolve/choices.rs"]
+mod choices;
 #[path = "resolve/scan.rs"]
 mod scan;
 
 use std::collections::BTreeMap;
 
 use proptest::prelude::*;
-use reflex::record::overrides::{Override, Shadow};
-use reflex::record::scope::Scope;
+use reflex::record::overrides::Override;
 use reflex::record::time::Timestamp;
 use reflex::resolve::bucket::{self, Purpose};
-use reflex::resolve::{Applied, Context, OverrideTable, Phase, Reason, Resolution, explain, resolve};
+use reflex::resolve::{Applied, Context, OverrideTable, Reason, Resolution, explain, resolve};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -96,84 +99,6 @@ fn wrong(case: &Case) -> Option<String> {
 
 // ------------------------------------------------------------------------------------------------- properties
 
-/// A record out of small choices, so that records often match, tie and shadow each other.
-fn record(id: usize, choice: [u8; 14]) -> Override {
-    let [graph, scope, values, tenant, run, source, kind, schema, mode, copies, shadow, percentage, created, expires] =
-        choice;
-    let pick = |choice: u8, words: &[&'static str]| words[usize::from(choice) % words.len()];
-    let some = |word: &'static str| (!word.is_empty()).then(|| word.to_owned());
-    let names = ["tenant", "region", "app_version", "graph_version", "attributes.a", "attributes.b", "model"];
-    let dimensions = names.iter().enumerate().filter(|(bit, _)| scope & (1 << bit) != 0);
-    let value = |bit: usize| if values & (1 << bit) == 0 { "x" } else { pick(values, &["y", ""]) };
-    let cohort = dimensions.map(|(bit, name)| ((*name).to_owned(), value(bit).to_owned())).collect();
-    let schema_ref = some(pick(schema, &["d:v1", "d:v1", "d:v1", "g:x", ""]));
-    Override {
-        override_id: format!("ovr_{id}"),
-        graph: pick(graph, &["g", "g", "g", "h"]).to_owned(),
-        scope: match scope {
-            128.. => Scope::session(pick(scope, &["x", "y"])),
-            127 => Scope::Unknown { kind: "ring".to_owned() },
-            // Most with few dimensions and none unknown.
-            _ if scope & 1 == 0 && values & 3 != 0 => {
-                Scope::Cohort(BTreeMap::from([("region".to_owned(), "x".to_owned())]))
-            }
-            _ => Scope::Cohort(cohort),
-        },
-        tenant: some(pick(tenant, &["", "", "x", "y"])),
-        run_id: some(pick(run, &["", "r1", "r2"])),
-        source: pick(source, &["auto", "operator", "operator"]).into(),
-        kind: pick(kind, &["replace", "replace", "replace", "pause", "drain"]).into(),
-        default_schema_ref: if copies.is_multiple_of(5) { None } else { schema_ref.clone() },
-        schema_ref,
-        entry_point: some(pick(run, &["n1", "", "n2"])),
-        resume: None,
-        primary_schema_ref: some(pick(copies, &["", "g:x", "g:x", "g:y"])),
-        shadow: (!shadow.is_multiple_of(3)).then(|| Shadow {
-            schema_ref: "s:v1".to_owned(),
-            status: pick(shadow, &["active", "active", "pending"]).to_owned(),
-            probe_percentage: f64::from(percentage),
-            selection: "deterministic".to_owned(),
-            side_effects: "disabled".to_owned(),
-        }),
-        shadow_schema_ref: some(pick(shadow, &["", "s:v1", "s:v1", "s:v1", "s:v2"])),
-        candidate_schema_ref: some(pick(copies / 2, &["g:x", "g:x", "g:x", "g:y", ""])),
-        trial_percentage: Some(f64::from(percentage) / 2.0),
-        selection: None,
-        attempt_salt: some(pick(percentage, &["", "2"])),
-        status: pick(expires, &["active", "active", "active", "active", "active", "paused"]).into(),
-        mode: pick(mode, &["degraded", "degraded", "degraded", "trial", "trial", "force", "deny", "canary"]).into(),
-        attempt: u32::from(run),
-        revision: 1,
-        intervention_id: None,
-        reason: String::new(),
-        author: None,
-        created_at: Timestamp::from_millis(i64::from(created % 3)),
-        expires_at: Timestamp::from_millis(i64::from(expires % 8)),
-    }
-}
-
-fn context(choice: [u8; 8]) -> Context {
-    let word = |choice: u8, words: &[&str]| {
-        Some(words[usize::from(choice) % words.len()].to_owned()).filter(|word| word != "-")
-    };
-    let [session, run, phase, current, tenant, region, versions, attributes] = choice;
-    let values = ["x", "x", "x", "y", "", "-"];
-    Context {
-        session_id: word(session, &["x", "x", "y", "z", "", "-"]),
-        run_id: word(run, &["r1", "r2", "-"]),
-        phase: [Phase::Start, Phase::Resume, Phase::Failed][usize::from(phase) % 3],
-        current_schema_ref: word(current, &["-", "d:v1", "g:x", "other:v1"]),
-        tenant: word(tenant, &values),
-        region: word(region, &values),
-        app_version: word(versions, &values),
-        graph_version: word(versions / 6, &values),
-        attributes: ["a", "b"]
-            .into_iter()
-            .filter_map(|name| Some((name.to_owned(), word(attributes, &values)?)))
-            .collect(),
-    }
-}
-
 proptest! {
     #![proptest_config(ProptestConfig { cases: 2000, failure_persistence: None, ..ProptestConfig::default() })]
 
@@ -187,13 +112,13 @@ proptest! {
         let mut table = OverrideTable::new();
         let mut left = BTreeMap::new();
         for (id, (key, choice, tombstone)) in log.into_iter().enumerate() {
-            let record = (!tombstone).then(|| record(id, choice));
+            let record = (!tombstone).then(|| choices::record(id, choice));
             table.apply(&key.to_string(), record.clone());
             left.insert(key, record);
         }
         let left: Vec<_> = left.into_values().flatten().collect();
         prop_assert_eq!(table.len(), left.len());
-        for context in asked.into_iter().map(context) {
+        for context in asked.into_iter().map(choices::context) {
             let now = Timestamp::from_millis(now);
             let found = explain(&table, "g", &context, now);
             prop_assert_eq!(serde_json::to_value(&found).expect("JSON"), scan::scan(&left, "g", &context, now));
@@ -219,7 +144,7 @@ fn now() -> Timestamp {
     "2026-11-30T07:00:00Z".parse().expect("a time")
 }
 
-fn of_session(session_id: String) -> Context {
+fn of_session(session_id: &str) -> Context {
     let eu = json!({"session_id": session_id, "region": "eu", "graph_version": "v1"});
     serde_json::from_value(eu).expect("a context")
 }
@@ -259,7 +184,7 @@ fn a_session_gets_one_schema_however_often_it_asks() {
     table.apply("k", Some(trial(50.0)));
     let mut trials = 0;
     for session in 0..100 {
-        let context = of_session(format!("sess-{session}"));
+        let context = of_session(&format!("sess-{session}"));
         let first = explain(&table, "g", &context, now());
         trials += u32::from(first.reason == Reason::Trial);
         assert!((0..1000).all(|_| resolve(&table, "g", &context, now()) == first));
@@ -284,7 +209,7 @@ fn published(id: &str, attempt: u32, revision: u32, schema_ref: &str) -> Overrid
 /// What a session of the cohort runs after each record of one key.
 fn replay(log: &[Option<Override>]) -> Vec<(Applied, String)> {
     let mut table = OverrideTable::new();
-    let context = of_session("s".to_owned());
+    let context = of_session("s");
     let mut step = |record: &Option<Override>| {
         let applied = table.apply("k", record.clone());
         (applied, resolve(&table, "g", &context, now()).schema_ref.to_string())
@@ -327,7 +252,7 @@ fn the_later_record_of_a_key_wins_unless_it_is_an_older_or_unequal_copy() {
 #[test]
 fn what_cannot_be_read_changes_nothing_and_what_cannot_match_replaces() {
     let mut table = OverrideTable::new();
-    let context = of_session("s".to_owned());
+    let context = of_session("s");
     let runs = |table: &OverrideTable| resolve(table, "g", &context, now()).schema_ref.to_string();
     table.apply("k", Some(published("ovr_1", 0, 1, "d:v1")));
     for garbage in ["", "{", "[]", "null", r#"{"override_id":"ovr_1"}"#] {
