@@ -1020,6 +1020,7 @@ def cases_of_the_trial():
     # 2.007 * 1000 = 2007.0000000000002 and 8.014 * 1000 = 8013.999999999999 in floating point
     kept("a_product_rounded_up_does_not_select_its_bucket", 2.007, "sess-008508")
     sent("a_thousandth_above_a_product_rounded_up_selects_its_bucket", 2.008, "sess-008508")
+    sent("a_product_rounded_down_selects_the_bucket_below", 8.014, "sess-249642")
     kept("a_product_rounded_down_does_not_select_its_bucket", 8.014, "sess-215552")
     sent("a_thousandth_above_a_product_rounded_down_selects_its_bucket", 8.015, "sess-215552")
     sent("five_percent_selects_bucket_4999", 5, "sess-077910")
