@@ -58,7 +58,8 @@ pub fn bucket(purpose: Purpose, override_id: &str, attempt_salt: &str, session_i
 /// How many buckets a percentage covers, `0..=BUCKETS`: the nearest whole number of thousandths.
 ///
 /// Rounded before it is compared, because `percentage * 1000` in floating point may lie a hair above the whole number
-/// (2.007 * 1000 = 2007.0000000000002) and would let in the bucket that equals the threshold.
+/// (2.007 * 1000 = 2007.0000000000002) and would let in the bucket that equals the threshold. Percentages are written in
+/// whole thousandths; of finer ones only the half-way cases may round differently in another language.
 #[must_use]
 pub fn threshold(percentage: f64) -> u32 {
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "clamped; not a number becomes 0")]

@@ -15,7 +15,8 @@ pub fn record(id: usize, choice: [u8; 14]) -> Override {
     let some = |word: &'static str| (!word.is_empty()).then(|| word.to_owned());
     let names = ["tenant", "region", "app_version", "graph_version", "attributes.a", "attributes.b", "model"];
     let dimensions = names.iter().enumerate().filter(|(bit, _)| scope & (1 << bit) != 0);
-    let value = |bit: usize| if values & (1 << bit) == 0 || !tenant.is_multiple_of(3) { "x" } else { pick(values, &["y", ""]) };
+    let value =
+        |bit: usize| if values & (1 << bit) == 0 || !tenant.is_multiple_of(3) { "x" } else { pick(values, &["y", ""]) };
     let cohort = dimensions.map(|(bit, name)| ((*name).to_owned(), value(bit).to_owned())).collect();
     let schema_ref = some(pick(schema, &["d:v1", "d:v1", "d:v1", "g:x", ""]));
     Override {
