@@ -1,6 +1,8 @@
 //! The program `reflex`: one file per verb.
 
 pub mod exit;
+pub mod replay;
+pub mod test;
 
 use std::process::ExitCode;
 

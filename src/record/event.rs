@@ -252,4 +252,29 @@ impl Event<'_> {
             (None, None) => None,
         }
     }
+
+    /// Value of a cohort dimension: `tenant`, `region`, `app_version`, `graph_version` or `attributes.NAME`.
+    #[must_use]
+    pub fn dimension(&self, name: &str) -> Option<std::borrow::Cow<'_, str>> {
+        let field = match name {
+            "tenant" => &self.tenant,
+            "region" => &self.region,
+            "app_version" => &self.app_version,
+            "graph_version" => &self.graph_version,
+            _ => return self.attribute(name.strip_prefix("attributes.")?),
+        };
+        field.as_ref().map(|text| text.as_str().into())
+    }
+
+    /// Value of an attribute: a string as it is, other JSON as its text.
+    #[must_use]
+    pub fn attribute(&self, name: &str) -> Option<std::borrow::Cow<'_, str>> {
+        let attributes: std::collections::BTreeMap<std::borrow::Cow<'_, str>, &RawValue> =
+            serde_json::from_str(self.attributes?.get()).ok()?;
+        let value = attributes.get(name)?.get();
+        match serde_json::from_str::<Text<'_>>(value) {
+            Ok(text) => Some(text.0),
+            Err(_) => (value != "null").then(|| value.into()),
+        }
+    }
 }

@@ -149,7 +149,7 @@ pub struct Override {
     /// The operator, where one made it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub author: Option<String>,
-    /// When it was first published (a chained replacement counts as new).
+    /// When it was first published.
     pub created_at: Timestamp,
     /// Hard end, enforced by the runtime's own clock.
     pub expires_at: Timestamp,

@@ -1,0 +1,61 @@
+//! The audit chain of a task: each record carries the hash of the one before.
+
+use crate::record::audit::Audit;
+use crate::record::output::{Output, Record};
+use crate::record::position::Evidence;
+use crate::record::time::Timestamp;
+use crate::record::topic::Topic;
+
+/// A transition to be recorded.
+pub struct Transition<'a> {
+    /// `intervention`, `override`, `escalation`, `command` or `task`.
+    pub entity: &'a str,
+    /// Id of the record.
+    pub entity_id: &'a str,
+    /// State before.
+    pub from: Option<&'a str>,
+    /// State after.
+    pub to: &'a str,
+    /// Why.
+    pub reason: Option<&'a str>,
+    /// Who, where a person decided.
+    pub author: Option<&'a str>,
+    /// The input that caused it; none for deadlines.
+    pub cause: Option<Evidence>,
+}
+
+/// Head of the chain.
+#[derive(Debug)]
+pub struct Chain {
+    task: String,
+    seq: u64,
+    previous_hash: String,
+}
+
+impl Chain {
+    /// An empty chain.
+    #[must_use]
+    pub fn new(task: &str) -> Self {
+        Self { task: task.to_owned(), seq: 0, previous_hash: String::new() }
+    }
+
+    /// The next record of the chain.
+    pub fn record(&mut self, at: Timestamp, transition: Transition<'_>) -> Output {
+        let audit = Audit {
+            task: self.task.clone(),
+            seq: self.seq,
+            previous_hash: std::mem::take(&mut self.previous_hash),
+            at,
+            entity: transition.entity.to_owned(),
+            entity_id: transition.entity_id.to_owned(),
+            from: transition.from.map(str::to_owned),
+            to: transition.to.to_owned(),
+            reason: transition.reason.map(str::to_owned),
+            author: transition.author.map(str::to_owned),
+            cause: transition.cause,
+        };
+        self.seq += 1;
+        self.previous_hash = audit.hash();
+        Output { at, topic: Topic::Audit, key: audit.entity_id.clone(), value: Some(Record::Audit(Box::new(audit))) }
+    }
+}

@@ -1,0 +1,153 @@
+//! Decisions of people on one session, and the freeze of a task. Each command is carried out or refused once, and either
+//! is an audit line.
+
+use std::collections::{BTreeSet, VecDeque};
+
+use crate::record::command::{Command, Verb};
+use crate::record::intervention::InterventionStatus as Status;
+use crate::record::position::{Evidence, Position};
+use crate::session::Session;
+use crate::session::chain::Transition;
+use crate::session::effects::Effects;
+use crate::session::intervention::{Waiting, Why};
+use crate::session::table::Serial;
+
+/// Ids of the commands seen, bounded: a command that comes twice changes nothing.
+#[derive(Debug, Default)]
+pub struct Seen {
+    order: VecDeque<String>,
+    ids: BTreeSet<String>,
+}
+
+impl Seen {
+    /// Remembers an id; whether it is new.
+    pub fn admit(&mut self, id: &str, max: usize) -> bool {
+        if !self.ids.insert(id.to_owned()) {
+            return false;
+        }
+        self.order.push_back(id.to_owned());
+        if self.order.len() > max
+            && let Some(oldest) = self.order.pop_front()
+        {
+            self.ids.remove(&oldest);
+        }
+        true
+    }
+}
+
+impl Session {
+    /// Carries a command out, or refuses it with a reason.
+    pub(crate) fn command(&mut self, position: Position<'_>, command: &Command, effects: &mut Effects) {
+        if !self.seen.admit(&command.command_id, self.registry.limits.command_ids_max as usize) {
+            self.counts.duplicates += 1;
+            return;
+        }
+        let cause = position.evidence(&command.command_id);
+        let why = Why { reason: Some(&command.reason), author: Some(&command.author), cause: Some(cause.clone()) };
+        let outcome = match command.verb {
+            Verb::Lift => self.lift(command, &why, effects),
+            Verb::Approve => self.approve(command, &why, effects),
+            Verb::Reject => self.reject(command, &why, effects),
+            Verb::Freeze => self.freeze(true, command, &cause, effects),
+            Verb::Unfreeze => self.freeze(false, command, &cause, effects),
+        };
+        let (to, reason) = match outcome {
+            Ok(()) => ("done", command.reason.as_str()),
+            Err(refusal) => ("refused", refusal),
+        };
+        match outcome {
+            Ok(()) => self.counts.commands += 1,
+            Err(_) => self.counts.commands_refused += 1,
+        }
+        let transition = Transition {
+            entity: "command",
+            entity_id: &command.command_id,
+            from: None,
+            to,
+            reason: Some(reason),
+            author: Some(&command.author),
+            cause: Some(cause),
+        };
+        effects.outputs.push(self.chain.record(self.now, transition));
+        effects.urgent = true;
+    }
+
+    fn lift(&mut self, command: &Command, why: &Why<'_>, effects: &mut Effects) -> Result<(), &'static str> {
+        let serial = self.owners.get(&command.target).copied().ok_or("no_such_override")?;
+        if !self.table.get(serial).is_some_and(|t| t.overrides.iter().any(|live| live.override_id == command.target)) {
+            return Err("no_such_override");
+        }
+        self.end_override(serial, &command.target, "lifted", why, effects);
+        Ok(())
+    }
+
+    /// Finds the proposal a command speaks of.
+    fn proposed(&self, command: &Command) -> Result<(Serial, &Waiting), &'static str> {
+        let serial = self.owners.get(&command.target).copied().ok_or("no_such_proposal")?;
+        let waiting = self.table.get(serial).and_then(|tracked| {
+            tracked.waiting.iter().find(|waiting| waiting.intervention.intervention_id == command.target)
+        });
+        waiting.map(|waiting| (serial, waiting)).ok_or("no_such_proposal")
+    }
+
+    fn approve(&mut self, command: &Command, why: &Why<'_>, effects: &mut Effects) -> Result<(), &'static str> {
+        let (serial, waiting) = self.proposed(command)?;
+        let hash = waiting.intervention.proposal.as_ref().map(|proposal| proposal.content_hash.as_str());
+        if command.content_hash.as_deref() != hash {
+            return Err("other_content_hash");
+        }
+        let tenant = waiting.intervention.tenant.clone();
+        let replaces = waiting.replaces.clone();
+        let past_irreversible = self.table.get(serial).is_some_and(|tracked| {
+            let run_id = waiting.intervention.run_id.as_deref();
+            let run = tracked.run_index(&waiting.intervention.graph, run_id, false);
+            run.is_some_and(|run| tracked.runs[run].irreversible)
+        });
+        let limit = self.registry.limits.session_overrides_live_max;
+        let full = replaces.is_none() && !self.guards.overrides_live.admits(limit, tenant.as_deref());
+        if full {
+            return Err("limit:session_overrides_live_max");
+        }
+        let Some(waiting) = self.take_waiting(serial, &command.target) else { return Err("no_such_proposal") };
+        if past_irreversible {
+            // The run went on while the proposal waited, past a point from which nobody reroutes it.
+            let why = Why { reason: Some("irreversible"), ..why.clone() };
+            self.drop_waiting(waiting, Status::Failed, why, effects);
+            return Err("irreversible");
+        }
+        let Waiting { intervention, plan, replaces } = waiting;
+        self.apply(serial, intervention, &plan, replaces.as_deref(), &Why { reason: None, ..why.clone() }, effects);
+        Ok(())
+    }
+
+    fn reject(&mut self, command: &Command, why: &Why<'_>, effects: &mut Effects) -> Result<(), &'static str> {
+        let (serial, _) = self.proposed(command)?;
+        let Some(waiting) = self.take_waiting(serial, &command.target) else { return Err("no_such_proposal") };
+        self.drop_waiting(waiting, Status::Rejected, why.clone(), effects);
+        self.forget_if_empty(serial);
+        Ok(())
+    }
+
+    fn freeze(
+        &mut self,
+        frozen: bool,
+        command: &Command,
+        cause: &Evidence,
+        effects: &mut Effects,
+    ) -> Result<(), &'static str> {
+        let words = |frozen: bool| if frozen { "frozen" } else { "running" };
+        let from = words(std::mem::replace(&mut self.frozen, frozen));
+        let task = self.task.clone();
+        let transition = Transition {
+            entity: "task",
+            entity_id: &task,
+            from: Some(from),
+            to: words(frozen),
+            reason: Some(&command.reason),
+            author: Some(&command.author),
+            cause: Some(cause.clone()),
+        };
+        effects.outputs.push(self.chain.record(self.now, transition));
+        Ok(())
+    }
+}

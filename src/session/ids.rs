@@ -1,0 +1,46 @@
+//! Deterministic ids: uuid v5 over what they follow from, so that the same log gives the same ids.
+
+use serde::Serialize;
+use uuid::Uuid;
+
+use crate::record::canonical_json;
+
+/// Namespace of every id of this crate; drawn once, never to be changed.
+const NAMESPACE: Uuid = Uuid::from_u128(0x7f0f_5c0e_5a0f_5e0b_9d7a_3b1c_4d2e_6f80);
+
+/// What an intervention, its override and its escalation follow from.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct Name<'a> {
+    /// Tenant of the session.
+    pub tenant: Option<&'a str>,
+    /// The session.
+    pub session_id: &'a str,
+    /// The graph.
+    pub graph: &'a str,
+    /// Fingerprint of the signature.
+    pub fingerprint: &'a str,
+    /// Id of the triggering event.
+    pub event_id: &'a str,
+}
+
+fn id(prefix: &str, name: &Name<'_>) -> String {
+    format!("{prefix}{}", Uuid::new_v5(&NAMESPACE, &canonical_json(name)))
+}
+
+/// `int_…`
+#[must_use]
+pub fn intervention(name: &Name<'_>) -> String {
+    id("int_", name)
+}
+
+/// `esc_…`
+#[must_use]
+pub fn escalation(name: &Name<'_>) -> String {
+    id("esc_", name)
+}
+
+/// `ovr_…` of the override that an intervention makes.
+#[must_use]
+pub fn of_intervention(intervention_id: &str) -> String {
+    format!("ovr_{}", intervention_id.trim_start_matches("int_"))
+}
