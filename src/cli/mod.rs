@@ -1,5 +1,6 @@
 //! The program `reflex`: one file per verb.
 
+pub mod demo;
 pub mod exit;
 pub mod replay;
 pub mod test;
