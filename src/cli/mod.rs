@@ -1,6 +1,7 @@
 //! The program `reflex`: one file per verb.
 
 pub mod exit;
+pub mod validate;
 
 use std::process::ExitCode;
 

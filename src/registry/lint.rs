@@ -54,7 +54,11 @@ fn failing_graphs<'a>(registry: &'a Registry, signal: &Signal) -> Vec<&'a Graph>
         .iter()
         .filter(|response| speaks_of_them(&response.signal))
         .filter_map(|response| registry.graphs.get(response.schema_ref.as_ref()?));
-    graphs.extend(degraded);
+    for graph in degraded {
+        if !graphs.iter().any(|known| std::ptr::eq(*known, graph)) {
+            graphs.push(graph);
+        }
+    }
     graphs
 }
 

@@ -65,10 +65,9 @@ fn failing_nodes(
     report: &mut Reporter<'_>,
 ) {
     let schema_ref = degraded.schema_ref();
-    for (index, node) in response.replaces.iter().enumerate().filter(|(_, node)| degraded.nodes.contains_key(*node)) {
-        let field = if response.replaces.len() == 1 { format!("replaces[{index}]") } else { "replaces".to_owned() };
+    for node in response.replaces.iter().filter(|node| degraded.nodes.contains_key(*node)) {
         let message = format_args!("{}: `{node}` is still in {schema_ref}", origin.path("replaces"));
-        report.error(&origin.place(&field), "failing_node_in_degraded", &message);
+        report.error(&origin.place("replaces"), "failing_node_in_degraded", &message);
     }
     let Some(signal) = signal(registry, &response.signal) else { return };
     let Some(pattern) = &signal.matches.node else { return };
