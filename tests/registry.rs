@@ -57,7 +57,7 @@ fn render(problems: &[Problem]) -> String {
 }
 
 /// Each folder of `tests/registry/bad` is a registry; `expected.txt` is every problem of it, and one of them has the
-/// code that the folder is named after (up to a dash).
+/// code that the folder is named after (up to a dash). `UPDATE_EXPECTED=1` writes what is found: read the difference.
 #[test]
 fn every_bad_registry_is_reported_with_file_line_column_and_text() {
     let bad = root().join("tests/registry/bad");
@@ -94,6 +94,16 @@ fn five_errors_in_three_files_are_reported_at_once() {
     let problems = load(&folder(&path)).expect_err("five errors");
     let places: Vec<_> = problems.iter().map(|problem| (problem.file.as_str(), problem.line)).collect();
     assert_eq!(places, [("a.toml", 2), ("a.toml", 5), ("b.toml", 3), ("b.toml", 10), ("c.toml", 5)]);
+}
+
+#[test]
+fn a_pattern_that_names_every_node_names_none_in_particular() {
+    let text = "[[signal]]\ncode = \"s\"\nowner = \"team\"\nmatch = { node = \"*\" }\n\
+                [[response]]\nname = \"r\"\nsignal = \"s\"\nscope = \"session\"\nschema_ref = \"d:1\"\nentry_point = \"a\"\n\
+                [[graph]]\nname = \"g\"\nversion = \"1\"\nentry_points = [\"a\"]\n\
+                [[graph]]\nname = \"d\"\nversion = \"1\"\nentry_points = [\"a\"]\n";
+    let loaded = load_and_lint(&one(text)).unwrap_or_else(|problems| panic!("{}", render(&problems)));
+    assert!(loaded.warnings.is_empty(), "{}", render(&loaded.warnings));
 }
 
 #[test]
@@ -157,9 +167,11 @@ fn the_version_does_not_depend_on_comments_blanks_names_or_number_of_files() {
     assert_eq!(loaded(&noisy).registry.version, version);
     let whole: String = files.iter().map(|file| file.text.clone() + "\n").collect();
     assert_eq!(registry(&whole).version, version);
-    let mut shuffled = files.clone();
-    shuffled.reverse();
-    assert_eq!(loaded(&shuffled).registry.version, version, "files count by name");
+    let file =
+        |name: &str, code: &str| SourceFile { name: name.into(), text: format!("[[signal]]\ncode = \"{code}\"\n") };
+    let [a, b] = [file("a.toml", "first"), file("b.toml", "second")];
+    let by_name = loaded(&[b, a]).registry;
+    assert_eq!(by_name.signals[0].code, "first", "order is that of the names");
 }
 
 #[test]
