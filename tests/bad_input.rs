@@ -1,4 +1,5 @@
 //! Hostile and broken input: each kind has its code, none panics, none takes more memory than it is worth.
+#![allow(clippy::expect_used, reason = "a test that cannot go on fails")]
 
 use proptest::prelude::*;
 use reflex::record::codec::avro::encode;
@@ -370,10 +371,10 @@ fn any_value() -> impl Strategy<Value = Vec<u8>> {
     (start, changes, any::<prop::sample::Index>(), prop::bool::weighted(0.3)).prop_map(
         |(mut value, changes, end, is_cut)| {
             if !value.is_empty() {
-                changes.iter().for_each(|(at, byte)| {
+                for (at, byte) in &changes {
                     let at = at.index(value.len());
                     value[at] = *byte;
-                });
+                }
                 if is_cut {
                     value.truncate(end.index(value.len()));
                 }
