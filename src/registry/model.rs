@@ -271,9 +271,9 @@ impl Registry {
                 .iter()
                 .filter(|response| response.scope == ResponseScope::Session && response.signal == signal)
         };
-        candidates()
-            .find(|response| response.on_route.as_ref() == Some(route))
-            .or_else(|| candidates().find(|response| response.on_route.is_none() && *route != Route::Degraded))
+        candidates().find(|response| response.on_route.as_ref() == Some(route)).or_else(|| {
+            candidates().find(|response| response.on_route.is_none() && *route != Route::Degraded)
+        })
     }
 
     /// The graph of a `NAME:VERSION`, else the active version of `graph`.
@@ -296,9 +296,7 @@ impl Signal {
             && matches.node.as_ref().is_none_or(|glob| signature.node.as_deref().is_some_and(|node| glob.matches(node)))
             && matches.failure_shape.as_ref().is_none_or(|glob| glob.matches(&signature.failure_shape))
             && matches.retry_budget_exhausted.is_none_or(|wanted| wanted == signature.retry_budget_exhausted)
-            && matches
-                .required_artifact_present
-                .is_none_or(|wanted| signature.required_artifact_present == Some(wanted))
+            && matches.required_artifact_present.is_none_or(|wanted| signature.required_artifact_present == Some(wanted))
     }
 
     /// How many fields of graph and signature it names.
