@@ -1,4 +1,5 @@
 //! Hostile and broken input: each kind has its code, none panics, none takes more memory than it is worth.
+#![allow(clippy::expect_used, reason = "a test that cannot go on fails")]
 
 use proptest::prelude::*;
 use reflex::record::codec::avro::encode;
@@ -226,10 +227,10 @@ fn inputs_made_to_take_memory() {
     let many = |item: &str, count: usize| vec![item; count].join(",");
     let keys: Vec<_> = (0..80_000).map(|n| format!(r#""{n}":1"#)).collect();
     let table = [
-        ("a million empty causes", with(&format!(r#""error":{{"causes":[{}]}}"#, many("{}", 300_000))), None),
-        ("10^5 keys", with(&keys.join(",")), None),
-        ("10^5 keys and a bad field", with(&format!(r#""attempt":-1,{}"#, keys.join(","))), Some(Code::BadField)),
-        ("10^5 attributes", with(&format!(r#""attributes":{{{}}}"#, keys.join(","))), None),
+        ("300 000 empty causes", with(&format!(r#""error":{{"causes":[{}]}}"#, many("{}", 300_000))), None),
+        ("80 000 keys", with(&keys.join(",")), None),
+        ("80 000 keys and a bad field", with(&format!(r#""attempt":-1,{}"#, keys.join(","))), Some(Code::BadField)),
+        ("80 000 attributes", with(&format!(r#""attributes":{{{}}}"#, keys.join(","))), None),
         ("1 MB of text", with(&format!(r#""other":"{}""#, "x".repeat(1_000_000))), None),
         ("1 MB of escapes", with(&format!(r#""reason":"{}""#, "\\n".repeat(500_000))), None),
         ("1 MB of brackets", nested("[", "", "]", 500_000).into_bytes(), Some(Code::NotObject)),
@@ -269,7 +270,7 @@ fn cloudevents_made_to_take_memory() {
             format!(r#"{{{envelope},"x":{}}}"#, nested("[", "", "]", 100_000)),
             Some(Code::BadCloudEvent),
         ),
-        ("an id of 500 kB", format!(r#"{{{envelope},"x":"{}","data":{data}}}"#, "x".repeat(500_000)), None),
+        ("an attribute of 500 kB", format!(r#"{{{envelope},"x":"{}","data":{data}}}"#, "x".repeat(500_000)), None),
         (
             "1 MB of base64",
             format!(r#"{{{envelope},"data_base64":"{}"}}"#, "wwEA".repeat(250_000)),
@@ -370,10 +371,10 @@ fn any_value() -> impl Strategy<Value = Vec<u8>> {
     (start, changes, any::<prop::sample::Index>(), prop::bool::weighted(0.3)).prop_map(
         |(mut value, changes, end, is_cut)| {
             if !value.is_empty() {
-                changes.iter().for_each(|(at, byte)| {
+                for (at, byte) in &changes {
                     let at = at.index(value.len());
                     value[at] = *byte;
-                });
+                }
                 if is_cut {
                     value.truncate(end.index(value.len()));
                 }

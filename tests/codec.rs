@@ -1,4 +1,5 @@
 //! The encodings of events and records: told apart, read, written, and read back the same.
+#![allow(clippy::expect_used, reason = "a test that cannot go on fails")]
 
 use std::borrow::Cow;
 

@@ -1,4 +1,5 @@
 //! Every record has an Avro schema with the names of its JSON, and schemas do not change unnoticed.
+#![allow(clippy::expect_used, reason = "a test that cannot go on fails")]
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -21,6 +22,7 @@ fn text() -> String {
     String::from("x")
 }
 
+#[allow(clippy::unnecessary_wraps, reason = "what optional fields take")]
 fn some() -> Option<String> {
     Some(text())
 }

@@ -1,4 +1,4 @@
-//! CloudEvents: binary and structured mode, what the envelope gives, and what is refused.
+//! `CloudEvents`: binary and structured mode, what the envelope gives, and what is refused.
 
 use std::borrow::Cow;
 
