@@ -3,6 +3,7 @@
 //! A new verb is three lines here: its module, its variant of [`Verb`], its arm in [`dispatch`].
 
 pub mod config;
+pub mod demo;
 pub mod exit;
 mod failure;
 mod logging;
@@ -12,6 +13,7 @@ pub mod run;
 pub mod settings;
 pub mod test;
 pub mod topics;
+pub mod validate;
 
 use std::io::{IsTerminal, Write};
 use std::path::{Path, PathBuf};
@@ -20,7 +22,7 @@ use std::sync::Arc;
 
 use clap::{Parser, Subcommand};
 
-use crate::registry::{Registry, SourceFile, load};
+use crate::registry::Registry;
 use exit::{Exit, Failure};
 use settings::model::Output;
 use settings::{Flags, Resolved};
@@ -98,8 +100,12 @@ impl Common {
 /// What to do.
 #[derive(Debug, Subcommand)]
 enum Verb {
+    /// See a failing session saved: embedded broker, sample fleet; ends by itself.
+    Demo(demo::Args),
     /// Read events, publish interventions and overrides, until stopped.
     Run,
+    /// Check the registry: every problem of every file at once.
+    Validate(validate::Args),
     /// Check scenario files against a registry.
     Test(test::Args),
     /// Run recorded events through the stages: no broker, nothing published.
@@ -116,7 +122,12 @@ enum Verb {
 
 fn dispatch(verb: Verb, resolved: &Resolved, out: &mut dyn Write) -> Result<Exit, Failure> {
     match verb {
+        Verb::Demo(args) => demo::run(&args, resolved.settings.output != Output::Table, &run::stop_flag()?, out),
         Verb::Run => run::run(resolved),
+        Verb::Validate(args) => {
+            let json = resolved.settings.output != Output::Table;
+            validate::run(Path::new(&resolved.settings.registry), args.deny_warnings, json)
+        }
         Verb::Test(args) => test::run(&args, &|file, scenario| scenario_registry(resolved, file, scenario), out),
         Verb::Replay(args) => {
             let shape = match resolved.settings.output {
@@ -173,7 +184,7 @@ fn registry(resolved: &Resolved) -> Result<Arc<Registry>, Failure> {
 }
 
 fn load_registry(folder: &Path, resolved: &Resolved) -> Result<Arc<Registry>, Failure> {
-    let registry = load_folder(folder)?
+    let registry = validate::load_folder(folder)?
         .registry
         .with_settings(&resolved.limits)
         .map_err(|problem| Failure::new(Exit::Configuration, problem))?;
@@ -192,27 +203,6 @@ fn scenario_registry(
     };
     let registry = base.with_settings(&scenario.settings).map_err(|problem| Failure::new(Exit::BadInput, problem))?;
     Ok(Arc::new(registry))
-}
-
-/// Loads a folder. `reflex validate` brings its own, with snippets; this is the one place to change.
-fn load_folder(folder: &Path) -> Result<load::Loaded, Failure> {
-    let name = folder.display();
-    let problem = |error: std::io::Error| Failure::new(Exit::NoInput, format_args!("registry {name}: {error}"));
-    let mut files = Vec::new();
-    for entry in std::fs::read_dir(folder).map_err(problem)? {
-        let path = entry.map_err(problem)?.path();
-        if path.extension().is_some_and(|extension| extension == "toml") {
-            let text = std::fs::read_to_string(&path).map_err(problem)?;
-            files.push(SourceFile { name: path.display().to_string(), text });
-        }
-    }
-    if files.is_empty() {
-        return Err(Failure::new(Exit::NoInput, format_args!("registry {name}: no .toml files")));
-    }
-    load::load_and_lint(&files).map_err(|problems| {
-        let lines: Vec<String> = problems.iter().map(ToString::to_string).collect();
-        Failure::new(Exit::Configuration, lines.join("\n"))
-    })
 }
 
 #[cfg(test)]

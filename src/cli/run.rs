@@ -64,7 +64,11 @@ pub fn run(resolved: &Resolved) -> Result<Exit, Failure> {
     }
 }
 
-fn stop_flag() -> Result<Arc<AtomicBool>, Failure> {
+/// Set by SIGTERM or SIGINT; a second signal ends the process at once.
+///
+/// # Errors
+/// Where signals cannot be had.
+pub fn stop_flag() -> Result<Arc<AtomicBool>, Failure> {
     let stop = Arc::new(AtomicBool::new(false));
     for signal in [SIGTERM, SIGINT] {
         // In this order: the first signal sets the flag, the second finds it set and ends the process.

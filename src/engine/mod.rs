@@ -24,6 +24,7 @@ pub mod client;
 pub mod config;
 mod counters;
 mod dead_letter;
+pub mod embedded;
 mod encode;
 mod error;
 pub mod home;
