@@ -96,6 +96,9 @@ impl Session {
         if command.content_hash.as_deref() != hash {
             return Err("other_content_hash");
         }
+        if self.frozen {
+            return Err("frozen");
+        }
         let tenant = waiting.intervention.tenant.clone();
         let replaces = waiting.replaces.clone();
         let past_irreversible = self.table.get(serial).is_some_and(|tracked| {
