@@ -41,7 +41,7 @@ impl Session {
 
     fn idle(&mut self, serial: Serial) {
         if self.table.get(serial).is_some_and(|tracked| !tracked.is_held()) {
-            self.forget(serial);
+            self.lose(serial);
         } else {
             let idle_at = self.idle_at();
             self.table.postpone_idle(serial, idle_at);
@@ -79,7 +79,7 @@ impl Session {
             && let Some(oldest) = self.table.longest_idle(EVICTION_TRIES)
         {
             self.counts.sessions_evicted += 1;
-            self.forget(oldest);
+            self.lose(oldest);
         }
         let idle_at = self.idle_at();
         self.table.insert(tenant, &event.session_id, idle_at)
@@ -89,6 +89,7 @@ impl Session {
     pub(crate) fn open_run(&mut self, serial: Serial, event: &Event<'_>) -> Option<usize> {
         let shadow = *event.route() == Route::Shadow;
         let max = (self.registry.limits.runs_per_session_max as usize).max(1);
+        let idle_at = self.idle_at();
         let tracked = self.table.get_mut(serial)?;
         let run_id = event.run_id.as_deref();
         if let Some(index) = tracked.run_index(&event.graph, run_id, shadow) {
@@ -96,7 +97,10 @@ impl Session {
         }
         if tracked.runs.len() >= max {
             let oldest = tracked.runs.remove(0);
-            self.guards.irreversible_runs -= u32::from(oldest.irreversible);
+            if oldest.irreversible {
+                self.guards.irreversible_runs -= 1;
+                self.guards.irreversible_unknown_until = Some(idle_at);
+            }
         }
         tracked.runs.push(Run::new(&event.graph, run_id, shadow));
         Some(tracked.runs.len() - 1)
@@ -143,6 +147,8 @@ impl Session {
             return;
         }
         let serial = self.track(event);
+        let idle_at = self.idle_at();
+        self.table.postpone_idle(serial, idle_at);
         let Some(run) = self.open_run(serial, event) else { return };
         if let Some(tracked) = self.table.get_mut(serial) {
             let before = std::mem::replace(&mut tracked.runs[run].irreversible, true);
@@ -240,6 +246,14 @@ impl Session {
         if self.table.get(serial).is_some_and(crate::session::table::Tracked::is_empty) {
             self.forget(serial);
         }
+    }
+
+    /// Forgets a session that may go on: a run past an irreversible node is not known any more.
+    fn lose(&mut self, serial: Serial) {
+        if self.table.get(serial).is_some_and(|tracked| tracked.runs.iter().any(|run| run.irreversible)) {
+            self.guards.irreversible_unknown_until = Some(self.idle_at());
+        }
+        self.forget(serial);
     }
 
     fn forget(&mut self, serial: Serial) {
