@@ -9,11 +9,11 @@ use crate::record::intervention::InterventionStatus as Status;
 use crate::record::time::Timestamp;
 use crate::session::effects::Effects;
 use crate::session::intervention::Why;
-use crate::session::table::{Due, Serial};
+use crate::session::table::{Due, Serial, Tracked};
 use crate::session::track::Run;
 use crate::session::{Arrival, Session};
 
-/// How many idle sessions are looked at to find one without an override when the table is full.
+/// How many idle sessions are looked at to find those without an override when the table is full.
 const EVICTION_TRIES: usize = 64;
 
 impl Session {
@@ -75,14 +75,27 @@ impl Session {
         if let Some(serial) = self.table.find(tenant, &event.session_id) {
             return serial;
         }
-        if self.table.len() >= self.registry.limits.sessions_tracked_max as usize
-            && let Some(oldest) = self.table.longest_idle(EVICTION_TRIES)
-        {
-            self.counts.sessions_evicted += 1;
-            self.lose(oldest);
-        }
+        self.make_room();
         let idle_at = self.idle_at();
         self.table.insert(tenant, &event.session_id, idle_at)
+    }
+
+    /// Forgets who was idle longest, until one more fits. Those that are held go to the end of the queue, so that they
+    /// are not looked at again and again.
+    fn make_room(&mut self) {
+        let idle_at = self.idle_at();
+        for _ in 0..EVICTION_TRIES {
+            if self.table.len() < self.registry.limits.sessions_tracked_max as usize {
+                return;
+            }
+            let Some(oldest) = self.table.longest_idle() else { return };
+            if self.table.get(oldest).is_some_and(Tracked::is_held) {
+                self.table.postpone_idle(oldest, idle_at);
+            } else {
+                self.counts.sessions_evicted += 1;
+                self.lose(oldest);
+            }
+        }
     }
 
     /// Position of the event's run in its session, opened where it is new.
@@ -243,7 +256,7 @@ impl Session {
 
     /// Forgets a session that holds nothing any more.
     pub(crate) fn forget_if_empty(&mut self, serial: Serial) {
-        if self.table.get(serial).is_some_and(crate::session::table::Tracked::is_empty) {
+        if self.table.get(serial).is_some_and(Tracked::is_empty) {
             self.forget(serial);
         }
     }
