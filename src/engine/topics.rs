@@ -2,12 +2,16 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use crate::engine::admin::{Admin, Configs, TopicFacts};
 use crate::engine::config::{TopicNames, dead_letters_of};
 use crate::engine::error::EngineError;
 
 const DAY_MS: u64 = 86_400_000;
+/// How long a new topic may take to become visible; over: nobody waits any more, it will.
+const VISIBLE_PATIENCE: Duration = Duration::from_secs(5);
 const LOG_APPEND: (&str, &str) = ("message.timestamp.type", "LogAppendTime");
 
 /// One topic as it should be.
@@ -66,8 +70,12 @@ impl fmt::Display for Change {
         match self {
             Self::Create => f.write_str("create"),
             Self::Configure { key, is, wanted } => write!(f, "set {key}={wanted} (is {is})"),
-            Self::Partitions { is, wanted } => write!(f, "has {is} partitions instead of {wanted}; not changed: keys would move"),
-            Self::Replication { is, wanted } => write!(f, "has {is} replicas instead of {wanted}; not changed: data would move"),
+            Self::Partitions { is, wanted } => {
+                write!(f, "has {is} partitions instead of {wanted}; not changed: keys would move")
+            }
+            Self::Replication { is, wanted } => {
+                write!(f, "has {is} replicas instead of {wanted}; not changed: data would move")
+            }
         }
     }
 }
@@ -86,8 +94,10 @@ pub fn wanted(names: &TopicNames, partitions: usize, dev: bool) -> Vec<TopicSpec
     let days = |days: u64| (days * DAY_MS).to_string();
     let delete = |name: &str, kept: u64, more: &[(&str, &str)]| {
         let kept = days(kept);
-        let own: Vec<(&str, &str)> =
-            [("cleanup.policy", "delete"), ("retention.ms", kept.as_str())].into_iter().chain(more.iter().copied()).collect();
+        let own: Vec<(&str, &str)> = [("cleanup.policy", "delete"), ("retention.ms", kept.as_str())]
+            .into_iter()
+            .chain(more.iter().copied())
+            .collect();
         spec(name, &own)
     };
     // What a dead letter adds to the largest input must fit too.
@@ -149,6 +159,16 @@ pub fn apply(admin: &Admin, spec: &TopicSpec, is: Option<&TopicFacts>, changes: 
     admin.configure(&spec.name, &own)
 }
 
+/// Waits until brokers know the topics that were just created: a creation is answered before that.
+pub fn wait_until_there(admin: &Admin, specs: &[&TopicSpec]) -> Result<(), EngineError> {
+    let names: Vec<String> = specs.iter().map(|spec| spec.name.clone()).collect();
+    let started = Instant::now();
+    while admin.existing(&names)?.len() < names.len() && started.elapsed() < VISIBLE_PATIENCE {
+        thread::sleep(Duration::from_millis(50));
+    }
+    Ok(())
+}
+
 /// The same with Kafka's own tools, for those who may not let a program do it.
 #[must_use]
 pub fn command_line(servers: &str, spec: &TopicSpec, changes: &[Change]) -> Option<String> {
@@ -194,14 +214,22 @@ mod tests {
         assert_eq!(changes.len(), 2);
         assert_eq!(changes.iter().filter(|change| change.is_applicable()).count(), 1);
         let line = command_line("b:9092", spec, &changes).expect("a line");
-        assert!(line.ends_with("--entity-name reflex.events --add-config message.timestamp.type=LogAppendTime"), "{line}");
+        assert!(
+            line.ends_with("--entity-name reflex.events --add-config message.timestamp.type=LogAppendTime"),
+            "{line}"
+        );
     }
 
     #[test]
     fn inputs_are_stamped_by_the_broker_and_dev_needs_one_broker() {
         for spec in wanted(&TopicNames::default(), 3, true) {
             let stamped = spec.configs.get("message.timestamp.type").is_some();
-            assert_eq!(stamped, ["reflex.events", "reflex.session-commands"].contains(&spec.name.as_str()), "{}", spec.name);
+            assert_eq!(
+                stamped,
+                ["reflex.events", "reflex.session-commands"].contains(&spec.name.as_str()),
+                "{}",
+                spec.name
+            );
             assert_eq!((spec.replication, spec.configs["min.insync.replicas"].as_str()), (1, "1"));
         }
     }
