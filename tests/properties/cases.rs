@@ -38,8 +38,7 @@ pub fn told(registry: &Arc<Registry>, acts: Vec<Act>) -> (Vec<Done>, Ledger) {
 
 /// Plays acts at times in milliseconds, and checks the ledger.
 pub fn timed(registry: &Arc<Registry>, acts: Vec<(i64, Act)>) -> (Vec<Done>, Ledger) {
-    let steps: Vec<Step> =
-        (0..).zip(acts).map(|(number, (at_ms, act))| Step { number, at_ms, act }).collect();
+    let steps: Vec<Step> = (0..).zip(acts).map(|(number, (at_ms, act))| Step { number, at_ms, act }).collect();
     let done = play(registry, &steps);
     let ledger = ledger::read(&done);
     (done, ledger)
@@ -65,7 +64,9 @@ pub fn last_line(done: &Done) -> (String, String) {
 }
 
 fn text(ends: &[(String, String, Option<String>)]) -> Vec<String> {
-    ends.iter().map(|(signal, status, reason)| format!("{signal} {status} {}", reason.as_deref().unwrap_or("-"))).collect()
+    ends.iter()
+        .map(|(signal, status, reason)| format!("{signal} {status} {}", reason.as_deref().unwrap_or("-")))
+        .collect()
 }
 
 /// A failure on the degraded route that exhausts its node.
@@ -159,7 +160,8 @@ fn a_frozen_task_lifts_and_expires() {
 
 #[test]
 fn a_graph_failure_that_comes_twice_ends_no_later_run() {
-    let failed = |id: &str| event(&json!({"event_id": id, "type": "node_failed", "node": "rank", "error": {"class": "E"}}));
+    let failed =
+        |id: &str| event(&json!({"event_id": id, "type": "node_failed", "node": "rank", "error": {"class": "E"}}));
     let graph = || event(&json!({"event_id": "graph", "type": "graph_failed", "error": {"class": "F"}}));
     let (done, _) = told(&registry(&[]), vec![graph(), failed("1"), failed("2"), graph(), failed("3")]);
     assert_eq!(text(&ends(&done[4])), ["acts_once applied -"], "three failures of one run");
@@ -167,11 +169,14 @@ fn a_graph_failure_that_comes_twice_ends_no_later_run() {
 
 #[test]
 fn a_graph_failure_that_comes_twice_ends_no_later_override() {
-    let on_degraded = || event(&json!({
-        "event_id": "graph", "type": "graph_failed", "route": "degraded", "schema_ref": "degraded_order_graph:v1",
-        "error": {"class": "F"},
-    }));
-    let (done, ledger) = told(&registry(&[]), vec![gives_up("s", "rank"), on_degraded(), gives_up("s", "score"), on_degraded()]);
+    let on_degraded = || {
+        event(&json!({
+            "event_id": "graph", "type": "graph_failed", "route": "degraded", "schema_ref": "degraded_order_graph:v1",
+            "error": {"class": "F"},
+        }))
+    };
+    let (done, ledger) =
+        told(&registry(&[]), vec![gives_up("s", "rank"), on_degraded(), gives_up("s", "score"), on_degraded()]);
     assert_eq!(done[1].in_use.0, 0, "the run on its own schema ended");
     assert_eq!(text(&ends(&done[2])).len(), 0, "score is named only with its shape");
     let (done, _) = told(
@@ -224,7 +229,9 @@ fn approval_of_a_replacement_whose_override_ended_counts_against_the_limit() {
 #[test]
 fn a_run_past_an_irreversible_node_is_not_forgotten_by_other_runs() {
     let mut acts = vec![event(&json!({"type": "node_completed", "node": "charge"}))];
-    acts.extend((0..3).map(|run| event(&json!({"run_id": format!("other-{run}"), "type": "node_failed", "node": "rank"}))));
+    acts.extend(
+        (0..3).map(|run| event(&json!({"run_id": format!("other-{run}"), "type": "node_failed", "node": "rank"}))),
+    );
     acts.push(gives_up("s", "confirm"));
     let (done, _) = told(&registry(&[("runs_per_session_max", 2)]), acts);
     assert_eq!(text(&ends(&done[4])), ["past_the_point failed irreversible"]);
@@ -233,7 +240,9 @@ fn a_run_past_an_irreversible_node_is_not_forgotten_by_other_runs() {
 #[test]
 fn a_run_past_an_irreversible_node_is_not_forgotten_by_other_sessions() {
     let mut acts = vec![event(&json!({"type": "node_completed", "node": "charge"}))];
-    acts.extend((0..3).map(|other| event(&json!({"session_id": format!("o-{other}"), "type": "node_failed", "node": "rank"}))));
+    acts.extend(
+        (0..3).map(|other| event(&json!({"session_id": format!("o-{other}"), "type": "node_failed", "node": "rank"}))),
+    );
     acts.push(gives_up("s", "confirm"));
     let (done, _) = told(&registry(&[("sessions_tracked_max", 2)]), acts);
     assert_eq!(text(&ends(&done[4])), ["past_the_point failed irreversible"]);
@@ -254,7 +263,9 @@ fn a_run_past_an_irreversible_node_is_remembered_from_that_node_on() {
 #[test]
 fn refusals_are_decided_in_order_and_use_up_nothing() {
     let limits = registry(&[("interventions_per_session_max", 1)]);
-    let past = |node: &str| event(&json!({"type": "node_failed", "node": node, "retry_state": "timeout", "error": {"class": "E"}}));
+    let past = |node: &str| {
+        event(&json!({"type": "node_failed", "node": node, "retry_state": "timeout", "error": {"class": "E"}}))
+    };
     let acts = vec![
         event(&json!({"type": "node_completed", "node": "charge"})),
         past("bare"),

@@ -166,7 +166,9 @@ impl Run {
 
     fn spent(&self, told: &Told, own: &str) -> Option<String> {
         match told.retry_state {
-            Some(state @ ("max_attempts" | "non_retryable" | "timeout" | "no_policy")) => return Some(state.to_owned()),
+            Some(state @ ("max_attempts" | "non_retryable" | "timeout" | "no_policy")) => {
+                return Some(state.to_owned());
+            }
             None if told.max_attempts.is_some_and(|max| max > 0 && told.attempt.is_some_and(|at| at >= max)) => {
                 return Some(String::from("max_attempts"));
             }
@@ -203,7 +205,8 @@ fn told() -> impl Strategy<Value = Told> {
     let max = option::weighted(0.2, 0_u32..4);
     (kind, node, class, option::weighted(0.6, 1_u32..3), max, state).prop_map(
         |(kind, node, class, attempt, max_attempts, retry_state)| {
-            let class = class.filter(|_| FAILED.contains(&kind) || kind == "graph_failed" || kind == "retries_exhausted");
+            let class =
+                class.filter(|_| FAILED.contains(&kind) || kind == "graph_failed" || kind == "retries_exhausted");
             Told { kind, node, class, attempt, max_attempts, retry_state }
         },
     )
