@@ -128,6 +128,24 @@ fn too_many_interventions_in_a_minute_are_refused() {
 }
 
 #[test]
+fn the_last_sixteen_failures_of_a_session_are_remembered() {
+    let failed = |id: &str, class: &str| {
+        event(&json!({"event_id": id, "type": "node_failed", "node": "rank", "error": {"class": class}}))
+    };
+    let between = |failures: i32| {
+        let mut acts = vec![failed("1", "E"), failed("2", "E")];
+        acts.extend((1..failures).map(|number| failed(&format!("other-{number}"), &format!("Other{}", number % 9))));
+        acts.push(failed("2", "E"));
+        let (done, _) = told(&registry(&[("interventions_per_session_max", 100)]), acts);
+        let ended = text(&ends(done.last().expect("a step")));
+        (ended, last_line(done.last().expect("a step")).1)
+    };
+    let counted = |failures| between(failures) != (Vec::new(), String::new());
+    assert!(!counted(16), "fifteen came between: it is still known");
+    assert!(counted(17), "sixteen came between: it is a third failure, and attaches to what the others did");
+}
+
+#[test]
 fn a_node_on_another_route_starts_afresh() {
     let failed = |number: i64, route: &str| {
         event(&json!({
