@@ -3,6 +3,7 @@
 use std::fmt;
 
 use crate::record::open_enum;
+use crate::record::time::Timestamp;
 
 open_enum! {
     /// Why an input could not be used. Stable: alerts and scripts match on it.
@@ -67,3 +68,31 @@ impl std::error::Error for Rejection {}
 
 /// Prefix of the headers a dead letter carries beside its original ones.
 pub const HEADER_PREFIX: &str = "__reflex.errors.";
+
+/// Names of the headers after [`HEADER_PREFIX`], in the order [`headers`] gives them.
+pub const HEADER_NAMES: [&str; 7] = ["stage", "code", "message", "topic", "partition", "offset", "timestamp"];
+
+/// The headers a dead letter carries beside its original ones: why, and where the refused record stands.
+///
+/// `timestamp` is the append time of the refused record, as RFC 3339 text; all other values are plain text too, so that
+/// every console can show them.
+#[must_use]
+pub fn headers(
+    rejection: &Rejection,
+    stage: &str,
+    topic: &str,
+    partition: i32,
+    offset: i64,
+    timestamp: Timestamp,
+) -> [(String, String); 7] {
+    let mut values = [
+        stage.to_owned(),
+        rejection.code.to_string(),
+        rejection.message.clone(),
+        topic.to_owned(),
+        partition.to_string(),
+        offset.to_string(),
+        timestamp.to_string(),
+    ];
+    std::array::from_fn(|at| (format!("{HEADER_PREFIX}{}", HEADER_NAMES[at]), std::mem::take(&mut values[at])))
+}

@@ -1,8 +1,11 @@
 //! Runtime events: one fact from a runtime, borrowed from the bytes it came in.
 
+use std::borrow::Cow;
+
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::value::RawValue;
 
+use crate::record::object::{Innermost, Member, Object};
 use crate::record::open_enum;
 use crate::record::text::{Code, Text};
 use crate::record::time::Timestamp;
@@ -107,15 +110,36 @@ pub struct Cause<'a> {
     pub message: Option<Text<'a>>,
 }
 
-/// The error of a failure event.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+/// The error of a failure event. In records the fields of `top` and `causes` stand side by side.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct ErrorInfo<'a> {
     /// The error itself.
-    #[serde(flatten, borrow)]
+    #[serde(flatten)]
     pub top: Cause<'a>,
-    /// What caused it, outermost first.
-    #[serde(default)]
+    /// What caused it, outermost first; of more than [`CAUSES_MAX`] the first ones and the innermost.
     pub causes: Option<Vec<Cause<'a>>>,
+}
+
+/// Most causes of one error that are kept: a chain of exceptions this long is a loop.
+pub const CAUSES_MAX: usize = 32;
+
+impl<'de: 'a, 'a> Deserialize<'de> for ErrorInfo<'a> {
+    // By hand: a flattened field would buffer whatever else stands in the object.
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        #[derive(Deserialize)]
+        struct Fields<'a> {
+            #[serde(borrow, default)]
+            code: Option<Code<'a>>,
+            #[serde(borrow, default)]
+            class: Option<Text<'a>>,
+            #[serde(borrow, default)]
+            message: Option<Text<'a>>,
+            #[serde(borrow, default)]
+            causes: Option<Innermost<Cause<'a>, CAUSES_MAX>>,
+        }
+        let Fields { code, class, message, causes } = Fields::deserialize(deserializer)?;
+        Ok(Self { top: Cause { code, class, message }, causes: causes.map(|causes| causes.0) })
+    }
 }
 
 /// An artifact as an event speaks of it.
@@ -174,7 +198,7 @@ pub struct Event<'a> {
     #[serde(borrow, default, deserialize_with = "non_empty")]
     pub schema_ref: Option<Text<'a>>,
     /// Which copy of the graph is running; missing: primary.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "non_empty_word")]
     pub route: Option<Route>,
     /// The override the session runs under.
     #[serde(borrow, default, deserialize_with = "non_empty")]
@@ -192,13 +216,13 @@ pub struct Event<'a> {
     #[serde(default)]
     pub max_attempts: Option<u32>,
     /// What became of the retries; where present it decides over `attempt`.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "non_empty_word")]
     pub retry_state: Option<RetryState>,
     /// The error.
-    #[serde(borrow, default)]
+    #[serde(borrow, default, deserialize_with = "object")]
     pub error: Option<ErrorInfo<'a>>,
     /// The artifact.
-    #[serde(borrow, default)]
+    #[serde(borrow, default, deserialize_with = "object")]
     pub artifact: Option<Artifact<'a>>,
     /// Duration of what completed, in milliseconds.
     #[serde(default)]
@@ -219,7 +243,7 @@ pub struct Event<'a> {
     #[serde(default)]
     pub side_effect: Option<bool>,
     /// The runtime's own judgement of the failure.
-    #[serde(borrow, default)]
+    #[serde(borrow, default, deserialize_with = "object")]
     pub failure: Option<FailureInfo<'a>>,
     /// Why (`override_ignored`, runtime-level events).
     #[serde(borrow, default, deserialize_with = "non_empty")]
@@ -228,6 +252,14 @@ pub struct Event<'a> {
 
 fn non_empty<'de: 'a, 'a, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Text<'a>>, D::Error> {
     Ok(Option::<Text<'a>>::deserialize(deserializer)?.filter(|text| !text.is_empty()))
+}
+
+fn non_empty_word<'de, D: Deserializer<'de>, T: for<'w> From<&'w str>>(deserializer: D) -> Result<Option<T>, D::Error> {
+    Ok(non_empty(deserializer)?.map(|word| T::from(word.as_str())))
+}
+
+fn object<'de, D: Deserializer<'de>, T: Deserialize<'de>>(deserializer: D) -> Result<Option<T>, D::Error> {
+    Ok(Option::<Object<T>>::deserialize(deserializer)?.map(|object| object.0))
 }
 
 impl Event<'_> {
@@ -245,7 +277,7 @@ impl Event<'_> {
 
     /// The running schema, `graph:graph_version` where the event names none.
     #[must_use]
-    pub fn running_schema(&self) -> Option<std::borrow::Cow<'_, str>> {
+    pub fn running_schema(&self) -> Option<Cow<'_, str>> {
         match (&self.schema_ref, &self.graph_version) {
             (Some(schema), _) => Some(schema.as_str().into()),
             (None, Some(version)) => Some(format!("{}:{}", self.graph.as_str(), version.as_str()).into()),
@@ -255,7 +287,7 @@ impl Event<'_> {
 
     /// Value of a cohort dimension: `tenant`, `region`, `app_version`, `graph_version` or `attributes.NAME`.
     #[must_use]
-    pub fn dimension(&self, name: &str) -> Option<std::borrow::Cow<'_, str>> {
+    pub fn dimension(&self, name: &str) -> Option<Cow<'_, str>> {
         let field = match name {
             "tenant" => &self.tenant,
             "region" => &self.region,
@@ -266,15 +298,18 @@ impl Event<'_> {
         field.as_ref().map(|text| text.as_str().into())
     }
 
-    /// Value of an attribute: a string as it is, other JSON as its text.
+    /// The value of one attribute: a string as it is, any other JSON as its text; `None` where it is missing or null.
+    /// Of a name that stands twice the last value counts.
+    ///
+    /// Reads through the text of all attributes: for cold paths.
     #[must_use]
-    pub fn attribute(&self, name: &str) -> Option<std::borrow::Cow<'_, str>> {
-        let attributes: std::collections::BTreeMap<std::borrow::Cow<'_, str>, &RawValue> =
-            serde_json::from_str(self.attributes?.get()).ok()?;
-        let value = attributes.get(name)?.get();
-        match serde_json::from_str::<Text<'_>>(value) {
-            Ok(text) => Some(text.0),
-            Err(_) => (value != "null").then(|| value.into()),
+    pub fn attribute(&self, name: &str) -> Option<Cow<'_, str>> {
+        let mut deserializer = serde_json::Deserializer::from_str(self.attributes?.get());
+        let raw = Member(name).find(&mut deserializer).ok().flatten()?.get();
+        match raw.as_bytes().first() {
+            Some(b'"') => serde_json::from_str::<Text<'_>>(raw).ok().map(|text| text.0),
+            _ if raw == "null" => None,
+            _ => Some(Cow::Borrowed(raw)),
         }
     }
 }

@@ -10,6 +10,7 @@ pub mod dead_letter;
 pub mod escalation;
 pub mod event;
 pub mod intervention;
+mod object;
 pub mod observation;
 mod open_enum;
 pub mod output;

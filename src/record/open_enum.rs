@@ -8,7 +8,12 @@ macro_rules! open_enum {
         $(#[$doc])*
         #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
         pub enum $name {
-            $($(#[$vdoc])* $variant,)+
+            $(
+                $(#[$vdoc])*
+                #[doc = ""]
+                #[doc = concat!("In records: `", $word, "`.")]
+                $variant,
+            )+
             /// A word this version does not know; kept as it came.
             Unknown(String),
         }

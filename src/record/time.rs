@@ -20,8 +20,8 @@ pub struct InvalidTime;
 impl Timestamp {
     /// 1970-01-01T00:00:00Z.
     pub const EPOCH: Self = Self(0);
-    /// 9999-12-31T00:00:00Z: the last instant that prints with four digits of the year in every reader.
-    pub const MAX: Self = Self(253_402_214_400_000_000);
+    /// 9999-12-30T22:00:00Z: the last instant that has four digits of the year in every time zone.
+    pub const MAX: Self = Self(253_402_207_200_000_000);
     /// 0001-01-01T00:00:00Z.
     pub const MIN: Self = Self(-62_135_596_800_000_000);
 
@@ -66,11 +66,33 @@ impl Timestamp {
 impl FromStr for Timestamp {
     type Err = InvalidTime;
 
+    /// RFC 3339 with an offset, and nothing else that ISO 8601 allows; finer than microseconds is cut. An instant after
+    /// [`Timestamp::MAX`] is that end: 9999-12-31T23:59:59Z is a customary "never".
     fn from_str(text: &str) -> Result<Self, InvalidTime> {
-        let instant: jiff::Timestamp = text.parse().map_err(|_| InvalidTime)?;
-        Ok(Self::from_micros(instant.as_microsecond()))
+        if !looks_like_rfc3339(text.as_bytes()) {
+            return Err(InvalidTime);
+        }
+        if let Ok(instant) = text.parse::<jiff::Timestamp>() {
+            return Ok(Self::from_micros(instant.as_microsecond()));
+        }
+        let pieces = jiff::fmt::temporal::Pieces::parse(text).map_err(|_| InvalidTime)?;
+        let is_last_year = pieces.date().year() == 9999 && pieces.time().is_some() && pieces.offset().is_some();
+        if is_last_year { Ok(Self::MAX) } else { Err(InvalidTime) }
     }
 }
+
+/// The shape that RFC 3339 leaves no choice about: `YYYY-MM-DDtHH:MM:SS`, then an offset and no zone name.
+fn looks_like_rfc3339(text: &[u8]) -> bool {
+    let separators = [(4, b"-" as &[u8]), (7, b"-"), (10, b"Tt "), (13, b":"), (16, b":")];
+    text.len() >= 20
+        && text.len() <= RFC3339_BYTES_MAX
+        && text[0].is_ascii_digit()
+        && separators.iter().all(|(at, allowed)| allowed.contains(&text[*at]))
+        && !text.contains(&b'[')
+}
+
+/// Longest time text taken: nine digits of a second's fraction and an offset, with room.
+const RFC3339_BYTES_MAX: usize = 40;
 
 impl fmt::Display for Timestamp {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -108,8 +130,32 @@ mod tests {
     fn the_ends_of_the_calendar_saturate_and_print() {
         let far: Timestamp = "9999-12-31T23:59:59Z".parse().expect("a valid time");
         assert_eq!(far, Timestamp::MAX);
+        assert_eq!(far.to_string(), "9999-12-30T22:00:00.000Z");
         assert_eq!(far.plus(Duration::from_secs(86_400)), Timestamp::MAX);
         assert!(Timestamp::MIN.to_string().starts_with("0001-01-01"));
-        assert_eq!("2026-11-30T07:00:00".parse::<Timestamp>(), Err(InvalidTime));
+        assert_eq!(Timestamp::from_micros(i64::MAX).to_string(), far.to_string());
+    }
+
+    #[test]
+    fn only_rfc3339_with_an_offset_is_a_time() {
+        for text in [
+            "",
+            "1764486000",
+            "2026-11-30",
+            "2026-11-30T07:00:00",
+            "20261130T070000Z",
+            "2026-11-30T07:00Z+00",
+            "2026-11-30T07:00:00+01:00[Europe/Paris]",
+            "+002026-11-30T07:00:00Z",
+            "2026-13-30T07:00:00Z",
+            "9999-12-31T23:59:59",
+            "9999-12-32T23:59:59Z",
+        ] {
+            assert_eq!(text.parse::<Timestamp>(), Err(InvalidTime), "{text}");
+        }
+        for text in ["2026-11-30T07:00:00Z", "2026-11-30t07:00:00.123456789z", "2026-11-30 07:00:00-08:00"] {
+            assert!(text.parse::<Timestamp>().is_ok(), "{text}");
+        }
+        assert_eq!("0001-01-01T00:00:00Z".parse(), Ok(Timestamp::MIN));
     }
 }

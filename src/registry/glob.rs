@@ -1,14 +1,16 @@
 //! Glob patterns of shapes and signals: `*` stands for any characters, everything else for itself.
 
+use std::cmp::Ordering;
 use std::fmt;
 
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use wildmatch::WildMatchPattern;
 
 /// `?` is no wildcard here: it may stand in messages. The replacement cannot occur in a pattern read from TOML text.
 type Matcher = WildMatchPattern<'*', '\u{10FFFF}'>;
 
 /// One compiled pattern, case-sensitive.
-#[derive(Clone, PartialEq)]
+#[derive(Clone)]
 pub struct Glob {
     text: String,
     matcher: Matcher,
@@ -33,10 +35,53 @@ impl Glob {
         &self.text
     }
 
+    /// Whether every text that `other` matches is matched by this pattern. Never wrongly true; wrongly false where
+    /// only the texts a `*` of `other` can stand for would show it.
+    #[must_use]
+    pub fn covers(&self, other: &Self) -> bool {
+        // A character that stands in no pattern takes the place of any text: only a `*` of this pattern matches it,
+        // and what a `*` matches may be replaced by anything.
+        const ANY_TEXT: &str = "\u{10FFFE}";
+        let ordinary = !self.text.contains(ANY_TEXT) && !other.text.contains(ANY_TEXT);
+        self.text == other.text || (ordinary && self.matches(&other.text.replace('*', ANY_TEXT)))
+    }
+
     /// Whether the pattern matches one text only.
     #[must_use]
     pub fn is_literal(&self) -> bool {
         !self.text.contains('*')
+    }
+}
+
+impl Eq for Glob {}
+
+impl PartialOrd for Glob {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Glob {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.text.cmp(&other.text)
+    }
+}
+
+impl PartialEq for Glob {
+    fn eq(&self, other: &Self) -> bool {
+        self.text == other.text
+    }
+}
+
+impl Serialize for Glob {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(&self.text)
+    }
+}
+
+impl<'de> Deserialize<'de> for Glob {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        String::deserialize(deserializer).map(|text| Self::new(&text))
     }
 }
 
@@ -49,6 +94,19 @@ impl fmt::Debug for Glob {
 #[cfg(test)]
 mod tests {
     use super::Glob;
+
+    #[test]
+    fn a_pattern_covers_only_what_it_matches_whatever_stands_for_the_stars() {
+        let covers = |pattern: &str, other: &str| Glob::new(pattern).covers(&Glob::new(other));
+        for (pattern, other) in
+            [("*", "*"), ("*", "a*b"), ("*Error", "RateLimitError"), ("*Error", "a.*Error"), ("a*", "a*b"), ("a", "a")]
+        {
+            assert!(covers(pattern, other), "{pattern} {other}");
+        }
+        for (pattern, other) in [("a", "*"), ("a*b", "a*"), ("*Error", "*Errors"), ("a", "b"), ("a*b*", "a*c")] {
+            assert!(!covers(pattern, other), "{pattern} {other}");
+        }
+    }
 
     #[test]
     fn a_star_matches_any_run_of_characters_and_nothing_else_is_special() {

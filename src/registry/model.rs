@@ -3,16 +3,19 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
+
 use crate::record::event::Route;
 use crate::record::overrides::{OverrideKind, Resume};
-use crate::record::signature::Signature;
+use crate::registry::canonical;
 use crate::registry::glob::Glob;
 use crate::registry::limits::Limits;
 
 /// One version of the whole registry.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Registry {
-    /// Content hash: blake3 (hex, first 32 digits) of the canonical JSON of the tables as validated, limits included.
+    /// Content hash: blake3 (hex, first 32 digits) of [`Registry::canonical_json`], limits included.
+    #[serde(skip)]
     pub version: String,
     /// Ordered; the first match wins.
     pub shapes: Vec<ShapeRule>,
@@ -24,14 +27,14 @@ pub struct Registry {
     pub signals: Vec<Signal>,
     /// In registry order.
     pub responses: Vec<Response>,
-    /// In registry order.
+    /// By name.
     pub recovery_policies: Vec<RecoveryPolicy>,
     /// By `NAME:VERSION`.
     pub graphs: BTreeMap<String, Graph>,
 }
 
 /// Values that hold where a table says nothing else.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Defaults {
     /// Identical failures of one node and shape in a run that count as an exhausted retry budget; 0 = never.
     pub identical_failures: u32,
@@ -42,7 +45,7 @@ pub struct Defaults {
 }
 
 /// One shape rule: `any` of one list, and every list of `all`.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ShapeRule {
     /// The failure shape it gives; `tool_error` and `tool_soft_error` take a DETAIL.
     pub name: String,
@@ -53,7 +56,7 @@ pub struct ShapeRule {
 }
 
 /// Patterns by what they are held against; an empty list was not written.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ShapePatterns {
     /// Event type.
     pub event_type: Vec<Glob>,
@@ -66,7 +69,7 @@ pub struct ShapePatterns {
 }
 
 /// What is done about a signal.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Mode {
     /// Record what would have been done.
@@ -78,11 +81,11 @@ pub enum Mode {
 }
 
 /// A registered signal.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Signal {
     /// Short code of the condition.
     pub code: String,
-    /// Who answers for it.
+    /// Who answers for it; empty where nobody does (lint: `missing_owner`).
     pub owner: String,
     /// Graphs it speaks of; absent: every graph.
     pub graph: Option<Glob>,
@@ -99,7 +102,7 @@ pub struct Signal {
 }
 
 /// Conditions on a signature; absent fields match everything.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct SignalMatch {
     /// The failing node. A pattern never matches a missing node.
     pub node: Option<Glob>,
@@ -112,7 +115,7 @@ pub struct SignalMatch {
 }
 
 /// When matching signals count as a recurrence.
-#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Recurrence {
     /// Distinct failing sessions.
@@ -124,7 +127,7 @@ pub struct Recurrence {
 }
 
 /// Whom a response moves.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ResponseScope {
     /// The failing session.
@@ -134,7 +137,7 @@ pub enum ResponseScope {
 }
 
 /// An approved action for (signal, scope).
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Response {
     /// Its name.
     pub name: String,
@@ -159,17 +162,18 @@ pub struct Response {
     /// When a failed run may re-enter.
     pub resume: Option<Resume>,
     /// Life of the override.
+    #[serde(rename = "ttl_ms", with = "canonical::millis")]
     pub ttl: Duration,
     /// Cohort: the shadow.
     pub shadow_schema_ref: Option<String>,
     /// Cohort: name of the recovery policy.
     pub recovery_policy: Option<String>,
-    /// Cohort: shares up to which it is automatic, or needs one approval. Percent.
+    /// Cohort, and always there: shares up to which it is automatic, or needs one approval. Percent.
     pub blast_radius: Option<BlastRadius>,
 }
 
 /// Shares of a graph's runs up to which a cohort response is automatic, or needs one approval. Percent.
-#[derive(Clone, Copy, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct BlastRadius {
     /// Up to here: automatic.
@@ -178,8 +182,18 @@ pub struct BlastRadius {
     pub approval_percentage: f64,
 }
 
+/// The worst failure rate of a healthy window.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum FailureRate {
+    /// No worse than the healthy baseline.
+    Baseline,
+    /// This rate. Percent.
+    Percentage(f64),
+}
+
 /// How much evidence, for how long, proves that the original path is healthy.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RecoveryPolicy {
     /// Its name.
     pub name: String,
@@ -187,13 +201,14 @@ pub struct RecoveryPolicy {
     pub minimum_probes: u32,
     /// Recurrences of the triggering signature a healthy window may hold.
     pub maximum_signal_recurrences: u32,
-    /// `baseline`, or a rate in percent.
-    pub maximum_failure_rate: String,
+    /// Worst failure rate of a healthy window.
+    pub maximum_failure_rate: FailureRate,
     /// Raw comparison instead of the statistical one.
     pub strict: bool,
     /// Healthy windows in a row.
     pub consecutive_healthy_windows: u32,
     /// Length of a window.
+    #[serde(rename = "window_duration_ms", with = "canonical::millis")]
     pub window_duration: Duration,
     /// Whether a run without its required artifact is a bad run.
     pub required_artifact_present: bool,
@@ -204,6 +219,7 @@ pub struct RecoveryPolicy {
     /// Its upper end. Percent.
     pub probe_percentage_max: f64,
     /// How long the degraded route must be stable first.
+    #[serde(rename = "stable_after_ms", with = "canonical::millis")]
     pub stable_after: Duration,
     /// Or how many runs.
     pub stable_after_runs: Option<u32>,
@@ -212,7 +228,7 @@ pub struct RecoveryPolicy {
 }
 
 /// One version of a graph.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Graph {
     /// Its name.
     pub name: String,
@@ -220,18 +236,18 @@ pub struct Graph {
     pub version: String,
     /// Whether new runs use it.
     pub active: bool,
-    /// Nodes a run may start or re-enter at.
+    /// Nodes a run may start or re-enter at, by name.
     pub entry_points: Vec<String>,
-    /// Directed, from node to node.
+    /// Directed, from node to node; sorted.
     pub edges: Vec<(String, String)>,
-    /// Names of the state channels.
+    /// Names of the state channels, sorted.
     pub channels: Vec<String>,
     /// By name; every node of `edges` and `entry_points` is here.
     pub nodes: BTreeMap<String, Node>,
 }
 
 /// One node of a graph.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Node {
     /// The artifact it produces.
     pub artifact: Option<String>,
@@ -253,101 +269,16 @@ pub struct Node {
     pub depends_on: Vec<String>,
 }
 
-impl Registry {
-    /// The signal that names this signature: most fields win, then registry order.
-    #[must_use]
-    pub fn signal_for(&self, graph: &str, signature: &Signature) -> Option<&Signal> {
-        let matching = self.signals.iter().filter(|signal| signal.names(graph, signature));
-        // `max_by_key` keeps the last of equals; reversed order makes that the first written.
-        matching.rev().max_by_key(|signal| signal.specificity())
-    }
-
-    /// The registered session response for a signal on a route: one for exactly this route first, then one without
-    /// `on_route`, which answers every route but degraded; registry order among equals.
-    #[must_use]
-    pub fn session_response(&self, signal: &str, route: &Route) -> Option<&Response> {
-        let candidates = || {
-            self.responses
-                .iter()
-                .filter(|response| response.scope == ResponseScope::Session && response.signal == signal)
-        };
-        candidates()
-            .find(|response| response.on_route.as_ref() == Some(route))
-            .or_else(|| candidates().find(|response| response.on_route.is_none() && *route != Route::Degraded))
-    }
-
-    /// The graph of a `NAME:VERSION`, else the active version of `graph`.
-    #[must_use]
-    pub fn graph(&self, schema_ref: Option<&str>, graph: &str) -> Option<&Graph> {
-        schema_ref.and_then(|schema_ref| self.graphs.get(schema_ref)).or_else(|| self.active_graph(graph))
-    }
-
-    /// The active version of a graph.
-    #[must_use]
-    pub fn active_graph(&self, name: &str) -> Option<&Graph> {
-        self.graphs.values().find(|graph| graph.name == name && graph.active)
-    }
-}
-
-impl Signal {
-    fn names(&self, graph: &str, signature: &Signature) -> bool {
-        let matches = &self.matches;
-        self.graph.as_ref().is_none_or(|glob| glob.matches(graph))
-            && matches.node.as_ref().is_none_or(|glob| signature.node.as_deref().is_some_and(|node| glob.matches(node)))
-            && matches.failure_shape.as_ref().is_none_or(|glob| glob.matches(&signature.failure_shape))
-            && matches.retry_budget_exhausted.is_none_or(|wanted| wanted == signature.retry_budget_exhausted)
-            && matches
-                .required_artifact_present
-                .is_none_or(|wanted| signature.required_artifact_present == Some(wanted))
-    }
-
-    /// How many fields of graph and signature it names.
-    #[must_use]
-    pub fn specificity(&self) -> usize {
-        let matches = &self.matches;
-        usize::from(self.graph.is_some())
-            + usize::from(matches.node.is_some())
-            + usize::from(matches.failure_shape.is_some())
-            + usize::from(matches.retry_budget_exhausted.is_some())
-            + usize::from(matches.required_artifact_present.is_some())
-    }
-}
-
-impl Graph {
-    /// `NAME:VERSION`.
-    #[must_use]
-    pub fn schema_ref(&self) -> String {
-        format!("{}:{}", self.name, self.version)
-    }
-
-    /// Whether an edge leaves the node.
-    #[must_use]
-    pub fn has_successor(&self, node: &str) -> bool {
-        self.edges.iter().any(|(from, _)| from == node)
-    }
-
-    /// Whether a path of at least one edge leads from an irreversible node to `node`.
-    #[must_use]
-    pub fn is_past_irreversible(&self, node: &str) -> bool {
-        let irreversible = self.nodes.iter().filter(|(_, facts)| facts.irreversible).map(|(name, _)| name.as_str());
-        irreversible.into_iter().any(|from| self.reaches(from, node))
-    }
-
-    /// Whether a path of at least one edge leads from one node to another.
-    #[must_use]
-    pub fn reaches(&self, from: &str, to: &str) -> bool {
-        let mut seen = std::collections::BTreeSet::new();
-        let mut open = vec![from];
-        while let Some(node) = open.pop() {
-            for (_, next) in self.edges.iter().filter(|(source, _)| source == node) {
-                if next == to {
-                    return true;
-                }
-                if seen.insert(next.as_str()) {
-                    open.push(next);
-                }
-            }
-        }
-        false
+impl Default for Defaults {
+    fn default() -> Self {
+        let globs = ["GraphInterrupt", "NodeInterrupt", "GraphBubbleUp", "ParentCommand", "GraphDrained"];
+        let deferrals = ["ApprovalRequired", "CallDeferred"];
+        let mut interrupt_classes: Vec<_> = globs.into_iter().chain(deferrals).map(Glob::new).collect();
+        interrupt_classes.sort();
+        let generic = ["BaseException", "Error", "Exception", "Failure", "RuntimeError", "Throwable"];
+        let generic_of_tools = ["ToolError", "ToolException", "UnknownError"];
+        let mut generic_classes: Vec<_> = generic.into_iter().chain(generic_of_tools).map(String::from).collect();
+        generic_classes.sort();
+        Self { identical_failures: 3, generic_classes, interrupt_classes }
     }
 }

@@ -4,8 +4,6 @@ use crate::record::event::{Cause, ErrorInfo};
 use crate::registry::{Defaults, Registry, ShapePatterns, ShapeRule};
 use crate::session::mask;
 
-/// Most entries of an error's chain that are looked at, the error itself included.
-const CHAIN_MAX: usize = 16;
 /// Most bytes of a class or code that take part.
 const NAME_BYTES_MAX: usize = 200;
 /// Shapes that say more only together with a DETAIL.
@@ -31,7 +29,6 @@ impl Facts {
         let chain: Vec<&Cause<'_>> = error
             .into_iter()
             .flat_map(|error| std::iter::once(&error.top).chain(error.causes.iter().flatten()))
-            .take(CHAIN_MAX)
             .collect();
         let classes: Vec<String> = chain.iter().filter_map(|cause| named(cause.class.as_deref())).collect();
         let codes: Vec<String> = chain.iter().filter_map(|cause| named(cause.code.as_deref())).collect();

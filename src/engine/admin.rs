@@ -1,0 +1,184 @@
+//! What the cluster says about topics, and changes to them.
+
+use std::collections::BTreeMap;
+use std::future::Future;
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Wake, Waker};
+use std::thread::{self, Thread};
+use std::time::Duration;
+
+use rdkafka::admin::{
+    AdminClient, AdminOptions, AlterConfig, ConfigSource, NewTopic, ResourceSpecifier, TopicReplication,
+};
+use rdkafka::consumer::{BaseConsumer, Consumer};
+use rdkafka::error::{KafkaError, RDKafkaErrorCode};
+
+use crate::engine::client::{Logs, admin, asking, create};
+use crate::engine::config::Cluster;
+use crate::engine::error::{EngineError, words};
+
+/// Configuration of a topic that differs from the broker's, or not, by name.
+pub type Configs = BTreeMap<String, String>;
+
+/// One topic as it is.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TopicFacts {
+    /// Number of partitions.
+    pub partitions: usize,
+    /// Replicas of the first partition.
+    pub replication: usize,
+    /// Every configuration value in force.
+    pub configs: Configs,
+    /// Those set on the topic itself.
+    pub own: Configs,
+}
+
+/// A connection for questions and changes.
+pub struct Admin {
+    asking: BaseConsumer<Logs>,
+    admin: AdminClient<Logs>,
+    servers: String,
+    timeout: Duration,
+}
+
+impl Admin {
+    /// Makes the clients; nothing is asked yet.
+    pub fn new(cluster: &Cluster, timeout: Duration) -> Result<Self, EngineError> {
+        Ok(Self {
+            asking: create(&asking(cluster), Logs)?,
+            admin: create(&admin(cluster), Logs)?,
+            servers: cluster.bootstrap_servers.clone(),
+            timeout,
+        })
+    }
+
+    /// The named topics that exist.
+    ///
+    /// All topics are asked for: asking for one by name may create it.
+    pub fn topics(&self, names: &[String]) -> Result<BTreeMap<String, TopicFacts>, EngineError> {
+        let metadata = self.asking.fetch_metadata(None, self.timeout).map_err(|error| self.unreachable(&error))?;
+        let mut topics = BTreeMap::new();
+        for topic in metadata.topics().iter().filter(|topic| names.iter().any(|name| name == topic.name())) {
+            let replication = topic.partitions().first().map_or(0, |partition| partition.replicas().len());
+            let facts = TopicFacts { partitions: topic.partitions().len(), replication, ..TopicFacts::default() };
+            topics.insert(topic.name().to_owned(), facts);
+        }
+        self.describe(&mut topics)?;
+        Ok(topics)
+    }
+
+    fn describe(&self, topics: &mut BTreeMap<String, TopicFacts>) -> Result<(), EngineError> {
+        const DOING: &str = "describing topics";
+        // One request a topic: the client drops the error of a single resource in an answer for several.
+        for (name, facts) in topics {
+            let wanted = [ResourceSpecifier::Topic(name)];
+            let described = block_on(self.admin.describe_configs(&wanted, &self.options()))
+                .map_err(|error| self.admin_error(DOING, &error))?;
+            for resource in described {
+                let resource = resource.map_err(|code| self.admin_error(DOING, &KafkaError::AdminOp(code)))?;
+                if resource.entries.is_empty() {
+                    return Err(EngineError::NotPermitted(format!("{DOING}: {name}")));
+                }
+                for entry in resource.entries {
+                    let value = entry.value.unwrap_or_default();
+                    if entry.source == ConfigSource::DynamicTopic {
+                        facts.own.insert(entry.name.clone(), value.clone());
+                    }
+                    facts.configs.insert(entry.name, value);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Creates a topic.
+    pub fn create(&self, name: &str, partitions: usize, replication: usize, configs: &Configs) -> Result<(), EngineError> {
+        const DOING: &str = "creating a topic";
+        let partitions = i32::try_from(partitions).unwrap_or(i32::MAX);
+        let replication = i32::try_from(replication).unwrap_or(i32::MAX);
+        let mut topic = NewTopic::new(name, partitions, TopicReplication::Fixed(replication));
+        for (key, value) in configs {
+            topic = topic.set(key, value);
+        }
+        let answers = block_on(self.admin.create_topics(&[topic], &self.options()))
+            .map_err(|error| self.admin_error(DOING, &error))?;
+        for answer in answers {
+            match answer {
+                // Somebody was faster, which is what was wanted.
+                Ok(_) | Err((_, RDKafkaErrorCode::TopicAlreadyExists)) => {}
+                Err((name, code)) => return Err(self.topic_error(DOING, &name, code)),
+            }
+        }
+        Ok(())
+    }
+
+    /// Sets a topic's own configuration: what is not named goes back to the broker's default.
+    pub fn configure(&self, name: &str, own: &Configs) -> Result<(), EngineError> {
+        const DOING: &str = "configuring a topic";
+        let mut change = AlterConfig::new(ResourceSpecifier::Topic(name));
+        for (key, value) in own {
+            change = change.set(key, value);
+        }
+        let answers = block_on(self.admin.alter_configs(&[change], &self.options()))
+            .map_err(|error| self.admin_error(DOING, &error))?;
+        match answers.into_iter().find_map(Result::err) {
+            Some((_, code)) => Err(self.topic_error(DOING, name, code)),
+            None => Ok(()),
+        }
+    }
+
+    fn options(&self) -> AdminOptions {
+        AdminOptions::new().request_timeout(Some(self.timeout)).operation_timeout(Some(self.timeout))
+    }
+
+    fn topic_error(&self, doing: &'static str, name: &str, code: RDKafkaErrorCode) -> EngineError {
+        match self.admin_error(doing, &KafkaError::AdminOp(code)) {
+            EngineError::Kafka { doing, words } => EngineError::Kafka { doing, words: format!("{name}: {words}") },
+            other => other,
+        }
+    }
+
+    fn admin_error(&self, doing: &'static str, error: &KafkaError) -> EngineError {
+        match error {
+            // The client does not map codes of admin operations to their causes.
+            KafkaError::AdminOp(code) => match code {
+                RDKafkaErrorCode::OperationTimedOut | RDKafkaErrorCode::BrokerTransportFailure => self.unreachable(error),
+                code => EngineError::kafka(doing, &KafkaError::Global(*code)),
+            },
+            error => EngineError::kafka(doing, error),
+        }
+    }
+
+    fn unreachable(&self, error: &KafkaError) -> EngineError {
+        match EngineError::kafka("asking for topics", error) {
+            EngineError::NotPermitted(words) => EngineError::NotPermitted(words),
+            _ => EngineError::Unreachable {
+                servers: self.servers.clone(),
+                timeout_ms: self.timeout.as_millis(),
+                words: words(error),
+            },
+        }
+    }
+}
+
+struct Unpark(Thread);
+
+impl Wake for Unpark {
+    fn wake(self: Arc<Self>) {
+        self.0.unpark();
+    }
+}
+
+/// Waits for one future on this thread; the client completes it from a thread of its own, within the request timeout.
+fn block_on<F: Future>(future: F) -> F::Output {
+    let mut future = pin!(future);
+    let waker = Waker::from(Arc::new(Unpark(thread::current())));
+    let mut context = Context::from_waker(&waker);
+    loop {
+        match future.as_mut().poll(&mut context) {
+            Poll::Ready(output) => return output,
+            Poll::Pending => thread::park(),
+        }
+    }
+}

@@ -1,0 +1,129 @@
+//! What the next transaction holds: records to publish and the offsets they answer for, kept until committed.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use rdkafka::message::OwnedHeaders;
+
+use crate::engine::config::Config;
+
+/// Most records of one transaction; over: committed at once. With the largest message this bounds the memory of a
+/// batch; typical records have 1 KiB.
+pub const BATCH_OUTPUTS_MAX: usize = 10_000;
+
+/// One record to publish. It is kept until its transaction is committed, to be sent again after an abort.
+#[derive(Clone, Debug)]
+pub struct Publication {
+    /// Topic.
+    pub topic: Arc<str>,
+    /// Partition, where it is not the key that decides.
+    pub partition: Option<i32>,
+    /// Key.
+    pub key: Option<Vec<u8>>,
+    /// Value; none is a tombstone.
+    pub value: Option<Vec<u8>>,
+    /// Headers.
+    pub headers: Option<OwnedHeaders>,
+}
+
+/// One input partition.
+pub type Input = (Arc<str>, i32);
+
+/// How far a transaction takes an input partition.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Span {
+    /// Committed before; none: nothing ever.
+    pub previous: Option<i64>,
+    /// Committed by this transaction: the next offset to read.
+    pub next: i64,
+}
+
+/// The next transaction.
+#[derive(Debug, Default)]
+pub struct Batch {
+    /// Records, in order.
+    pub publications: Vec<Publication>,
+    /// Offsets by input partition.
+    pub spans: BTreeMap<Input, Span>,
+    /// Inputs taken.
+    pub inputs: usize,
+    /// Whether a runtime waits for it.
+    pub urgent: bool,
+    opened: Option<Instant>,
+}
+
+impl Batch {
+    /// Whether there is nothing to commit.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.spans.is_empty() && self.publications.is_empty()
+    }
+
+    /// Notes that something was put in at `now`.
+    pub fn touch(&mut self, now: Instant) {
+        self.opened.get_or_insert(now);
+    }
+
+    /// Notes an input that was taken: its offset is the transaction's from now on.
+    pub fn consumed(&mut self, input: &Input, offset: i64, previous: Option<i64>) {
+        self.inputs += 1;
+        match self.spans.get_mut(input) {
+            Some(span) => span.next = offset + 1,
+            None => drop(self.spans.insert(input.clone(), Span { previous, next: offset + 1 })),
+        }
+    }
+
+    /// When it is to be committed; none while it is empty.
+    #[must_use]
+    pub fn due(&self, config: &Config, last_commit: Instant) -> Option<Instant> {
+        if self.is_empty() {
+            return None;
+        }
+        let opened = self.opened.unwrap_or(last_commit);
+        let full = self.inputs >= config.batch_events_max || self.publications.len() >= BATCH_OUTPUTS_MAX;
+        let wanted = if self.urgent || full { opened } else { opened + config.commit_interval };
+        Some(wanted.max(last_commit + config.commit_gap_min))
+    }
+
+    /// How long to wait for more before it is due.
+    #[must_use]
+    pub fn patience(&self, config: &Config, last_commit: Instant, now: Instant, longest: Duration) -> Duration {
+        self.due(config, last_commit).map_or(longest, |due| due.saturating_duration_since(now).min(longest))
+    }
+
+    /// Empties it, keeping the memory.
+    pub fn clear(&mut self) {
+        self.publications.clear();
+        self.spans.clear();
+        self.inputs = 0;
+        self.urgent = false;
+        self.opened = None;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn urgent_and_full_batches_are_due_after_the_gap_others_after_the_interval() {
+        let config = Config { batch_events_max: 3, ..Config::default() };
+        let start = Instant::now();
+        let mut batch = Batch::default();
+        assert_eq!(batch.due(&config, start), None);
+        let input: Input = (Arc::from("events"), 0);
+        batch.touch(start);
+        batch.consumed(&input, 7, None);
+        assert_eq!(batch.due(&config, start), Some(start + config.commit_interval));
+        batch.urgent = true;
+        assert_eq!(batch.due(&config, start), Some(start + config.commit_gap_min));
+        batch.urgent = false;
+        batch.consumed(&input, 8, None);
+        batch.consumed(&input, 9, None);
+        assert_eq!(batch.due(&config, start), Some(start + config.commit_gap_min));
+        assert_eq!(batch.spans[&input], Span { previous: None, next: 10 });
+        batch.clear();
+        assert!(batch.is_empty());
+    }
+}

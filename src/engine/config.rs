@@ -1,0 +1,157 @@
+//! What the engine needs to know; made by the command line from its settings, or by hand for an embedded broker.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::time::Duration;
+
+use crate::record::topic::{DEAD_LETTER_SUFFIX, EVENTS, SESSION_COMMANDS, Topic};
+
+/// How to reach the brokers.
+#[derive(Clone, Default)]
+pub struct Cluster {
+    /// `host:port,…`.
+    pub bootstrap_servers: String,
+    /// Properties of the client library passed through; pinned ones were refused before.
+    pub properties: BTreeMap<String, String>,
+}
+
+impl fmt::Debug for Cluster {
+    /// Values of properties may be secrets.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let properties: Vec<&String> = self.properties.keys().collect();
+        f.debug_struct("Cluster")
+            .field("bootstrap_servers", &self.bootstrap_servers)
+            .field("properties", &properties)
+            .finish()
+    }
+}
+
+/// Names of the topics.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TopicNames {
+    /// Runtime events.
+    pub events: String,
+    /// Decisions on one session.
+    pub session_commands: String,
+    /// The Intervention Log.
+    pub interventions: String,
+    /// What runtimes resolve against.
+    pub overrides: String,
+    /// Packages for people.
+    pub escalations: String,
+    /// Every transition.
+    pub audit: String,
+}
+
+impl Default for TopicNames {
+    fn default() -> Self {
+        Self {
+            events: EVENTS.to_owned(),
+            session_commands: SESSION_COMMANDS.to_owned(),
+            interventions: Topic::Interventions.name().to_owned(),
+            overrides: Topic::Overrides.name().to_owned(),
+            escalations: Topic::Escalations.name().to_owned(),
+            audit: Topic::Audit.name().to_owned(),
+        }
+    }
+}
+
+impl TopicNames {
+    /// The configured name of an output topic.
+    #[must_use]
+    pub fn of(&self, topic: Topic) -> &str {
+        match topic {
+            Topic::Interventions => &self.interventions,
+            Topic::Overrides => &self.overrides,
+            Topic::Escalations => &self.escalations,
+            Topic::Audit => &self.audit,
+        }
+    }
+
+    /// The inputs, events first.
+    #[must_use]
+    pub fn inputs(&self) -> [&str; 2] {
+        [&self.events, &self.session_commands]
+    }
+
+    /// Everything that is written to.
+    #[must_use]
+    pub fn outputs(&self) -> Vec<String> {
+        let dead_letters = self.inputs().map(dead_letters_of);
+        Topic::ALL.iter().map(|topic| self.of(*topic).to_owned()).chain(dead_letters).collect()
+    }
+}
+
+/// The dead-letter topic of an input.
+#[must_use]
+pub fn dead_letters_of(input: &str) -> String {
+    format!("{input}{DEAD_LETTER_SUFFIX}")
+}
+
+/// How outputs are written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Encoding {
+    /// JSON.
+    #[default]
+    Json,
+    /// Avro single-object encoding.
+    Avro,
+}
+
+/// What one worker needs to know.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// How to reach the brokers.
+    pub cluster: Cluster,
+    /// Consumer group.
+    pub group: String,
+    /// Name of this process within the group, the same after a restart.
+    pub instance: String,
+    /// Names of the topics.
+    pub topics: TopicNames,
+    /// The only tenant this events topic belongs to; an event of another, or of none, is a dead letter.
+    pub tenant: Option<String>,
+    /// How outputs are written.
+    pub encoding: Encoding,
+    /// Longest time between an input and its commit where nothing is urgent.
+    pub commit_interval: Duration,
+    /// Shortest time between two commits: back to back, the second meets the end of the first on the broker.
+    pub commit_gap_min: Duration,
+    /// Most inputs of one transaction; over: committed at once.
+    pub batch_events_max: usize,
+    /// How long the first answer of a broker may take.
+    pub broker_timeout: Duration,
+    /// How long a broker may stay away once it has answered; over: the engine ends with "try again".
+    pub outage_max: Duration,
+    /// Whether topics are looked at first (existence, LogAppendTime, equal partition counts). Off for an embedded
+    /// broker without an admin interface only.
+    pub check_topics: bool,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            cluster: Cluster { bootstrap_servers: "127.0.0.1:9092".to_owned(), ..Cluster::default() },
+            group: "reflex".to_owned(),
+            instance: "local".to_owned(),
+            topics: TopicNames::default(),
+            tenant: None,
+            encoding: Encoding::Json,
+            commit_interval: Duration::from_secs(1),
+            commit_gap_min: Duration::from_millis(5),
+            batch_events_max: 50_000,
+            broker_timeout: Duration::from_secs(10),
+            outage_max: Duration::from_secs(300),
+            check_topics: true,
+        }
+    }
+}
+
+impl Config {
+    /// `group.instance.id` and `transactional.id` of the worker.
+    #[must_use]
+    pub fn worker_id(&self) -> String {
+        format!("{}/{}/worker-0", self.group, self.instance)
+    }
+}

@@ -1,0 +1,124 @@
+//! What a worker counts about itself; the metrics endpoint will read it.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::time::Duration;
+
+use crate::record::dead_letter::Code;
+
+/// Buckets of a histogram: four per doubling, from one microsecond to more than an hour.
+const BUCKETS: usize = 128;
+
+/// Durations by size, each bucket 19 % wider than the one before: a quantile is right within that.
+#[derive(Clone, Debug)]
+pub struct Durations {
+    buckets: [u64; BUCKETS],
+    count: u64,
+}
+
+impl Default for Durations {
+    fn default() -> Self {
+        Self { buckets: [0; BUCKETS], count: 0 }
+    }
+}
+
+impl Durations {
+    /// Adds one.
+    pub fn add(&mut self, duration: Duration) {
+        let micros = u64::try_from(duration.as_micros()).unwrap_or(u64::MAX).max(1);
+        self.buckets[Self::bucket(micros)] += 1;
+        self.count += 1;
+    }
+
+    fn bucket(micros: u64) -> usize {
+        let octave = micros.ilog2();
+        // The two bits below the leading one tell the quarter of the octave.
+        let quarter = if octave >= 2 { (micros >> (octave - 2)) & 3 } else { (micros << (2 - octave)) & 3 };
+        (octave as usize * 4 + usize::try_from(quarter).unwrap_or(0)).min(BUCKETS - 1)
+    }
+
+    /// Upper end of the bucket that holds the quantile, in microseconds; 0 without any.
+    #[must_use]
+    pub fn quantile_micros(&self, percent: u64) -> u64 {
+        let wanted = (self.count * percent).div_ceil(100);
+        let mut seen = 0;
+        for (bucket, count) in (0_u32..).zip(self.buckets) {
+            seen += count;
+            if seen >= wanted && seen > 0 {
+                let (octave, quarter) = (bucket / 4, u64::from(bucket % 4));
+                return ((5 + quarter) << octave) >> 2;
+            }
+        }
+        0
+    }
+
+    /// How many.
+    #[must_use]
+    pub fn count(&self) -> u64 {
+        self.count
+    }
+}
+
+/// Counters of one worker since it began; they only grow.
+#[derive(Clone, Debug, Default)]
+pub struct Counters {
+    /// Inputs taken, dead letters included.
+    pub inputs: u64,
+    /// Records published, dead letters included, once committed.
+    pub published: u64,
+    /// Transactions committed.
+    pub transactions: u64,
+    /// Transactions aborted and sent again.
+    pub aborted: u64,
+    /// Producers made anew after an unknown outcome or a fencing.
+    pub rebuilt: u64,
+    /// Whole commits, from begin to the broker's answer.
+    pub commits: Durations,
+    /// Dead letters by code.
+    pub dead_letters: BTreeMap<Code, u64>,
+    /// Records whose effects were dropped because their partitions were taken away.
+    pub dropped: u64,
+}
+
+impl fmt::Display for Counters {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "inputs={} published={} transactions={} aborted={} rebuilt={} dropped={} commit_p50_us={} commit_p99_us={}",
+            self.inputs,
+            self.published,
+            self.transactions,
+            self.aborted,
+            self.rebuilt,
+            self.dropped,
+            self.commits.quantile_micros(50),
+            self.commits.quantile_micros(99),
+        )?;
+        self.dead_letters.iter().try_for_each(|(code, count)| write!(f, " dead_letters.{code}={count}"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quantiles_are_right_within_a_bucket() {
+        let mut durations = Durations::default();
+        assert_eq!(durations.quantile_micros(50), 0);
+        (1..=1000).for_each(|millis| durations.add(Duration::from_millis(millis)));
+        for (percent, exact) in [(50, 500_000.0), (99, 990_000.0)] {
+            #[allow(clippy::cast_precision_loss, reason = "small numbers")]
+            let ratio = durations.quantile_micros(percent) as f64 / exact;
+            assert!((1.0..1.26).contains(&ratio), "{percent}: {ratio}");
+        }
+    }
+
+    #[test]
+    fn the_longest_duration_has_a_bucket() {
+        let mut durations = Durations::default();
+        durations.add(Duration::MAX);
+        durations.add(Duration::ZERO);
+        assert_eq!(durations.count(), 2);
+    }
+}

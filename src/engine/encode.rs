@@ -1,0 +1,76 @@
+//! Outputs of the stages as records to publish: topic, partition, bytes, and whether the topic takes them.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use crate::engine::batch::Publication;
+use crate::engine::config::{Config, Encoding, dead_letters_of};
+use crate::engine::dead_letter::RECORD_OVERHEAD;
+use crate::record::dead_letter::{Code, Rejection};
+use crate::record::output::{Output, Record};
+use crate::record::topic::Topic;
+
+/// `max.message.bytes` of a topic nobody described: the broker's default.
+pub const TOPIC_BYTES_MAX: usize = 1_048_588;
+
+/// Where outputs go and how large they may be.
+#[derive(Debug)]
+pub struct Outlets {
+    topics: [(Topic, Arc<str>); 4],
+    dead_letters: [Arc<str>; 2],
+    bytes_max: BTreeMap<String, usize>,
+    encoding: Encoding,
+}
+
+impl Outlets {
+    /// `bytes_max`: `max.message.bytes` by topic name, where known.
+    pub fn new(config: &Config, bytes_max: BTreeMap<String, usize>) -> Self {
+        Self {
+            topics: Topic::ALL.map(|topic| (topic, Arc::from(config.topics.of(topic)))),
+            dead_letters: config.topics.inputs().map(|input| Arc::from(dead_letters_of(input))),
+            bytes_max,
+            encoding: config.encoding,
+        }
+    }
+
+    /// The dead-letter topic of an input, events being 0 and commands 1.
+    pub fn dead_letters(&self, input: usize) -> (&Arc<str>, usize) {
+        let topic = &self.dead_letters[input];
+        (topic, self.bytes_max(topic))
+    }
+
+    /// One output of the task of `partition`.
+    pub fn publication(&self, output: &Output, partition: i32) -> Result<Publication, Rejection> {
+        let [(_, topic), ..] =
+            self.topics.iter().filter(|(topic, _)| *topic == output.topic).collect::<Vec<_>>()[..] else {
+            return Err(Rejection::new(Code::Unpublishable, "an output topic without a name"));
+        };
+        let value = output.value.as_ref().map(|record| self.bytes(record)).transpose()?;
+        let size = output.key.len() + value.as_ref().map_or(0, Vec::len) + RECORD_OVERHEAD;
+        let limit = self.bytes_max(topic);
+        if size > limit {
+            return Err(Rejection::new(
+                Code::Unpublishable,
+                format_args!("an output of {size} bytes; topic {topic} takes {limit}"),
+            ));
+        }
+        // The audit chain of a task stays in the task's own partition, in order.
+        let partition = (output.topic == Topic::Audit).then_some(partition);
+        let key = Some(output.key.clone().into_bytes());
+        Ok(Publication { topic: Arc::clone(topic), partition, key, value, headers: None })
+    }
+
+    fn bytes_max(&self, topic: &str) -> usize {
+        self.bytes_max.get(topic).copied().unwrap_or(TOPIC_BYTES_MAX)
+    }
+
+    fn bytes(&self, record: &Record) -> Result<Vec<u8>, Rejection> {
+        match self.encoding {
+            Encoding::Json => {
+                serde_json::to_vec(record).map_err(|_| Rejection::new(Code::Unpublishable, "an output that is no JSON"))
+            }
+            // The codec of the records brings the encoder; until then the settings refuse this value.
+            Encoding::Avro => Err(Rejection::new(Code::Unpublishable, "Avro outputs are not supported yet")),
+        }
+    }
+}

@@ -1,0 +1,91 @@
+//! A look at the topics before anything starts: what would break a guarantee later is refused now.
+
+use std::collections::BTreeMap;
+
+use crate::engine::admin::{Admin, TopicFacts};
+use crate::engine::config::Config;
+use crate::engine::error::EngineError;
+
+/// Checks the topics; gives `max.message.bytes` of the outputs by name.
+pub fn check(config: &Config) -> Result<BTreeMap<String, usize>, EngineError> {
+    let names: Vec<String> =
+        config.topics.inputs().into_iter().map(str::to_owned).chain(config.topics.outputs()).collect();
+    let admin = Admin::new(&config.cluster, config.broker_timeout)?;
+    let topics = admin.topics(&names)?;
+    judge(config, &names, &topics)
+}
+
+fn judge(
+    config: &Config,
+    names: &[String],
+    topics: &BTreeMap<String, TopicFacts>,
+) -> Result<BTreeMap<String, usize>, EngineError> {
+    if let Some(missing) = names.iter().find(|name| !topics.contains_key(*name)) {
+        return Err(EngineError::TopicMissing(missing.clone()));
+    }
+    let [events, commands] = config.topics.inputs();
+    for input in [events, commands] {
+        let stamp = topics[input].configs.get("message.timestamp.type").map_or("", String::as_str);
+        if stamp != "LogAppendTime" {
+            return Err(EngineError::NotAppendTime(input.to_owned(), stamp.to_owned()));
+        }
+    }
+    let partitions = |topic: &str| topics[topic].partitions;
+    let differ = |other: &str, why| {
+        Err(EngineError::Partitions(events.to_owned(), partitions(events), other.to_owned(), partitions(other), why))
+    };
+    if partitions(commands) != partitions(events) {
+        return differ(commands, "a decision must reach the task of its session, so inputs have equally many");
+    }
+    let audit = &config.topics.audit;
+    if partitions(audit) < partitions(events) {
+        return differ(audit, "a task writes its audit records to its own partition, so it needs at least as many");
+    }
+    let bytes_max = |facts: &TopicFacts| facts.configs.get("max.message.bytes").and_then(|text| text.parse().ok());
+    Ok(topics.iter().filter_map(|(name, facts)| Some((name.clone(), bytes_max(facts)?))).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::engine::topics::wanted;
+
+    fn cluster(config: &Config) -> BTreeMap<String, TopicFacts> {
+        let facts = |spec: &crate::engine::topics::TopicSpec| TopicFacts {
+            partitions: spec.partitions,
+            replication: 1,
+            configs: spec.configs.clone(),
+            ..TopicFacts::default()
+        };
+        wanted(&config.topics, 4, true).iter().map(|spec| (spec.name.clone(), facts(spec))).collect()
+    }
+
+    fn judged(change: impl FnOnce(&mut BTreeMap<String, TopicFacts>)) -> Result<BTreeMap<String, usize>, EngineError> {
+        let config = Config::default();
+        let mut topics = cluster(&config);
+        let names: Vec<String> = topics.keys().cloned().collect();
+        change(&mut topics);
+        judge(&config, &names, &topics)
+    }
+
+    #[test]
+    fn topics_as_wanted_are_accepted() {
+        let bytes_max = judged(|_| {}).expect("accepted");
+        assert_eq!(bytes_max["reflex.events.dlq"], 2_097_152);
+    }
+
+    #[test]
+    fn what_breaks_a_guarantee_is_refused_by_name() {
+        let refusal = |change: fn(&mut BTreeMap<String, TopicFacts>)| judged(change).expect_err("refused").to_string();
+        assert!(refusal(|topics| drop(topics.remove("reflex.audit"))).contains("reflex.audit does not exist"));
+        let stamp = refusal(|topics| {
+            let configs = &mut topics.get_mut("reflex.session-commands").expect("there").configs;
+            configs.insert("message.timestamp.type".into(), "CreateTime".into());
+        });
+        assert!(stamp.contains("reflex.session-commands has message.timestamp.type=CreateTime"), "{stamp}");
+        let narrow = |name: &'static str| judged(|topics| topics.get_mut(name).expect("there").partitions = 2);
+        assert!(matches!(narrow("reflex.session-commands"), Err(EngineError::Partitions(..))));
+        assert!(matches!(narrow("reflex.audit"), Err(EngineError::Partitions(..))));
+        assert!(narrow("reflex.overrides").is_ok());
+    }
+}

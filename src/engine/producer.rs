@@ -1,0 +1,180 @@
+//! The transactional producer: one at a time under one id, with a count of what was delivered.
+
+use std::sync::Mutex;
+use std::sync::PoisonError;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rdkafka::ClientContext;
+use rdkafka::config::RDKafkaLogLevel;
+use rdkafka::error::{KafkaError, RDKafkaErrorCode};
+use rdkafka::producer::{BaseRecord, DeliveryResult, Producer, ProducerContext, ThreadedProducer};
+
+use crate::engine::batch::Publication;
+use crate::engine::classifier::{Action, Call, Seen, classify};
+use crate::engine::client::{CALL_TIMEOUT, Logs, create, producer};
+use crate::engine::config::Config;
+use crate::engine::error::{EngineError, words};
+use crate::engine::patience::Patience;
+
+/// A producer whose thread serves delivery reports.
+pub type Transactional = ThreadedProducer<Deliveries>;
+
+/// Aborts in a row that may fail before the producer is given up.
+const ABORT_TRIES: usize = 3;
+
+/// Counts delivery reports.
+#[derive(Debug, Default)]
+pub struct Deliveries {
+    delivered: AtomicU64,
+    failed: AtomicU64,
+    error: Mutex<Option<KafkaError>>,
+}
+
+impl ClientContext for Deliveries {
+    fn log(&self, level: RDKafkaLogLevel, facility: &str, text: &str) {
+        Logs::line(level, facility, text);
+    }
+
+    fn error(&self, error: KafkaError, reason: &str) {
+        Logs.error(error, reason);
+    }
+}
+
+impl ProducerContext for Deliveries {
+    type DeliveryOpaque = ();
+
+    fn delivery(&self, result: &DeliveryResult<'_>, (): ()) {
+        match result {
+            Ok(_) => drop(self.delivered.fetch_add(1, Ordering::Release)),
+            Err((error, _)) => {
+                *self.error.lock().unwrap_or_else(PoisonError::into_inner) = Some(error.clone());
+                self.failed.fetch_add(1, Ordering::Release);
+            }
+        }
+    }
+}
+
+impl Deliveries {
+    /// Delivered since the producer was made.
+    pub fn delivered(&self) -> u64 {
+        self.delivered.load(Ordering::Acquire)
+    }
+
+    /// Forgets the last failure.
+    pub fn forget_failures(&self) {
+        self.failed.store(0, Ordering::Release);
+        *self.error.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    }
+
+    /// The last failure since [`Deliveries::forget_failures`].
+    pub fn failure(&self) -> Option<KafkaError> {
+        (self.failed.load(Ordering::Acquire) > 0)
+            .then(|| self.error.lock().unwrap_or_else(PoisonError::into_inner).clone())
+            .flatten()
+    }
+}
+
+/// Makes a producer and takes the id over: an open transaction of a predecessor is aborted, a late request fenced.
+pub fn connect(config: &Config, patience: &Patience) -> Result<Transactional, EngineError> {
+    const DOING: &str = "taking over the transactional id";
+    loop {
+        let made: Transactional = create(&producer(config), Deliveries::default())?;
+        loop {
+            let timeout = CALL_TIMEOUT.min(patience.left().max(Duration::from_millis(100)));
+            let Err(error) = made.init_transactions(timeout) else { return Ok(made) };
+            let seen = Seen::of(&error);
+            if seen.is_not_permitted() {
+                return Err(EngineError::kafka(DOING, &error));
+            }
+            patience.pause(DOING, &words(&error))?;
+            if classify(Call::Init, seen) != Action::Again {
+                break;
+            }
+        }
+        discard(made);
+    }
+}
+
+/// Destroys a producer without waiting: destroying may block on a broker that does not answer.
+pub fn discard(producer: Transactional) {
+    // Without a thread it is dropped here, which only takes longer.
+    let _ = thread::Builder::new().name("discard".into()).spawn(move || drop(producer));
+}
+
+/// Hands every record to the producer and waits until all are acknowledged.
+///
+/// `commit_transaction` would wait too, but in steps of 100 ms: it polls a queue that the producer's own thread has
+/// already emptied. So nothing may be in flight when it is called.
+pub fn produce(producer: &Transactional, publications: &[Publication]) -> Result<(), KafkaError> {
+    let deadline = Instant::now() + CALL_TIMEOUT;
+    producer.context().forget_failures();
+    let before = producer.context().delivered();
+    for publication in publications {
+        enqueue(producer, publication, deadline)?;
+    }
+    // A flush without patience makes the linger immediate; that it does not succeed at once is no error.
+    let _ = producer.flush(Duration::ZERO);
+    let mut pause = Duration::from_micros(50);
+    while producer.in_flight_count() > 0 {
+        if Instant::now() >= deadline {
+            return Err(KafkaError::MessageProduction(RDKafkaErrorCode::MessageTimedOut));
+        }
+        thread::sleep(pause);
+        pause = (pause * 2).min(Duration::from_millis(1));
+    }
+    if let Some(error) = producer.context().failure() {
+        return Err(error);
+    }
+    let delivered = producer.context().delivered() - before;
+    if delivered == publications.len() as u64 {
+        Ok(())
+    } else {
+        Err(KafkaError::MessageProduction(RDKafkaErrorCode::Fail))
+    }
+}
+
+fn enqueue(producer: &Transactional, publication: &Publication, deadline: Instant) -> Result<(), KafkaError> {
+    let mut record: BaseRecord<'_, [u8], [u8]> = BaseRecord::to(&publication.topic);
+    if let Some(partition) = publication.partition {
+        record = record.partition(partition);
+    }
+    if let Some(key) = &publication.key {
+        record = record.key(key.as_slice());
+    }
+    if let Some(value) = &publication.value {
+        record = record.payload(value.as_slice());
+    }
+    if let Some(headers) = &publication.headers {
+        record = record.headers(headers.clone());
+    }
+    loop {
+        match producer.send(record) {
+            Ok(()) => return Ok(()),
+            Err((error, back)) => {
+                let full = error.rdkafka_error_code() == Some(RDKafkaErrorCode::QueueFull);
+                if !full || Instant::now() >= deadline {
+                    return Err(error);
+                }
+                record = back;
+                thread::sleep(Duration::from_millis(1));
+            }
+        }
+    }
+}
+
+/// Aborts the open transaction; false when the producer has to be given up.
+pub fn abort(producer: &Transactional) -> bool {
+    let deadline = Instant::now() + CALL_TIMEOUT;
+    let mut tries = 0;
+    loop {
+        let left = deadline.saturating_duration_since(Instant::now());
+        let Err(error) = producer.abort_transaction(left.max(Duration::from_millis(100))) else { return true };
+        match classify(Call::Abort, Seen::of(&error)) {
+            Action::Again if !left.is_zero() => {}
+            Action::Abort if tries < ABORT_TRIES => tries += 1,
+            _ => return false,
+        }
+    }
+}

@@ -1,0 +1,295 @@
+//! One worker: one thread that owns a consumer and a transactional producer. Poll, step, commit; nothing else.
+//!
+//! Order at the start: look at the topics, take the transactional id over (which aborts what a predecessor left open),
+//! subscribe. Partitions come and go by rebalances, on which the worker acts after the poll that brought them.
+//!
+//! Invariant: an input's offset and its effects are in the same transaction, and effects of a partition that was taken
+//! away are never published (`tests/kafka.rs`).
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc;
+use std::thread;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use rdkafka::Message;
+use rdkafka::consumer::{BaseConsumer, Consumer};
+use rdkafka::error::{KafkaError, RDKafkaErrorCode};
+use rdkafka::message::BorrowedMessage;
+
+use crate::engine::assignment::{Group, Rebalance, assign};
+use crate::engine::batch::Batch;
+use crate::engine::client::{consumer, create};
+use crate::engine::config::Config;
+use crate::engine::counters::Counters;
+use crate::engine::encode::Outlets;
+use crate::engine::error::{EngineError, words};
+use crate::engine::intake::Raw;
+use crate::engine::preflight;
+use crate::engine::stage::{Record, Stage};
+use crate::engine::transaction::{Outcome, Publisher};
+use crate::record::time::Timestamp;
+use crate::registry::Registry;
+
+/// Longest wait of a poll: how late a stop or a deadline is noticed.
+const POLL_MAX: Duration = Duration::from_millis(100);
+/// Pause before a commit that found this process outside its group is tried again.
+const NOT_MEMBER_PAUSE: Duration = Duration::from_millis(100);
+/// How long closing the consumer may take; over: it is left to the end of the process.
+const CLOSE_PATIENCE: Duration = Duration::from_secs(5);
+
+/// What a worker tells while it runs.
+#[derive(Clone, Copy, Debug)]
+pub enum Progress<'a> {
+    /// The group gave it this many tasks.
+    Assigned(usize),
+    /// A transaction was committed.
+    Committed(&'a Counters),
+}
+
+/// Called for every [`Progress`], on the worker's thread.
+pub type OnProgress<'a> = &'a mut dyn FnMut(Progress<'_>);
+
+/// Runs one worker until `stop` is set, or it has to give up; commits what it has and closes.
+pub fn run(
+    config: Config,
+    registry: Arc<Registry>,
+    stop: &Arc<AtomicBool>,
+    on_progress: OnProgress<'_>,
+) -> Result<Counters, EngineError> {
+    let mut worker = Worker::start(config, registry, stop)?;
+    let ended = worker.work(on_progress);
+    worker.close();
+    tracing::info!(counters = %worker.counters, "worker stopped");
+    ended.map(|()| worker.counters)
+}
+
+struct Worker {
+    config: Config,
+    stop: Arc<AtomicBool>,
+    /// There until closed.
+    consumer: Option<BaseConsumer<Group>>,
+    publisher: Publisher,
+    stage: Stage,
+    batch: Batch,
+    counters: Counters,
+    last_commit: Instant,
+}
+
+impl Worker {
+    fn start(config: Config, registry: Arc<Registry>, stop: &Arc<AtomicBool>) -> Result<Self, EngineError> {
+        let bytes_max = if config.check_topics { preflight::check(&config)? } else { BTreeMap::new() };
+        let publisher = Publisher::new(&config, stop)?;
+        let group: BaseConsumer<Group> = create(&consumer(&config), Group::default())?;
+        group.subscribe(&config.topics.inputs()).map_err(|error| EngineError::kafka("subscribing", &error))?;
+        let stage = Stage::new(&config, registry, Outlets::new(&config, bytes_max));
+        tracing::info!(id = config.worker_id(), servers = config.cluster.bootstrap_servers, "worker started");
+        Ok(Self {
+            config,
+            stop: Arc::clone(stop),
+            consumer: Some(group),
+            publisher,
+            stage,
+            batch: Batch::default(),
+            counters: Counters::default(),
+            last_commit: Instant::now(),
+        })
+    }
+
+    fn work(&mut self, on_progress: OnProgress<'_>) -> Result<(), EngineError> {
+        while !self.stop.load(Ordering::Relaxed) {
+            let polled = self.poll()?;
+            self.rebalances(on_progress)?;
+            let now = Instant::now();
+            if !polled {
+                self.stage.tick(wall(), now, &mut self.batch);
+            }
+            if self.batch.due(&self.config, self.last_commit).is_some_and(|due| due <= now) {
+                self.commit(on_progress)?;
+            }
+        }
+        if self.batch.is_empty() {
+            return Ok(());
+        }
+        if self.commit(on_progress)? == Outcome::NotMember {
+            self.counters.dropped += self.batch.inputs as u64;
+        }
+        Ok(())
+    }
+
+    /// Takes records until the batch is due or none is there; whether there was one.
+    fn poll(&mut self) -> Result<bool, EngineError> {
+        let Some(consumer) = &self.consumer else { return Ok(false) };
+        let mut polled = false;
+        loop {
+            let now = Instant::now();
+            // After the first record only what is there already: the batch is looked at before waiting again.
+            let longest = if polled { Duration::ZERO } else { POLL_MAX };
+            let wait = self.batch.patience(&self.config, self.last_commit, now, longest);
+            match consumer.poll(wait) {
+                None => return Ok(polled),
+                Some(Ok(message)) => {
+                    polled = true;
+                    let Some(record) = record(&message, self.stage.names()) else { continue };
+                    self.stage.take(record, wall(), now, &mut self.batch, &mut self.counters);
+                    if self.batch.due(&self.config, self.last_commit).is_some_and(|due| due <= now) {
+                        return Ok(true);
+                    }
+                }
+                Some(Err(error)) => {
+                    if judge(&error, &self.config)? == Verdict::Lost {
+                        self.give_up();
+                    }
+                    return Ok(polled);
+                }
+            }
+        }
+    }
+
+    fn rebalances(&mut self, on_progress: OnProgress<'_>) -> Result<(), EngineError> {
+        loop {
+            let Some(rebalance) = self.consumer.as_ref().and_then(|consumer| consumer.context().next()) else {
+                return Ok(());
+            };
+            match rebalance {
+                Rebalance::Assign(wanted) => {
+                    let Some(consumer) = &self.consumer else { return Ok(()) };
+                    let committed = assign(consumer, &wanted, self.stage.names(), &self.stop)?;
+                    self.stage.begin(committed, Instant::now());
+                    tracing::info!(tasks = self.stage.len(), "assigned");
+                    on_progress(Progress::Assigned(self.stage.len()));
+                }
+                Rebalance::Revoke { lost } => {
+                    if !lost && !self.batch.is_empty() {
+                        self.commit(on_progress)?;
+                    }
+                    self.give_up();
+                    if let Some(consumer) = &self.consumer {
+                        consumer.unassign().map_err(|error| EngineError::kafka("giving partitions up", &error))?;
+                    }
+                    tracing::info!(lost, "revoked");
+                }
+            }
+        }
+    }
+
+    fn commit(&mut self, on_progress: OnProgress<'_>) -> Result<Outcome, EngineError> {
+        let Some(consumer) = &self.consumer else { return Ok(Outcome::NotMember) };
+        let started = Instant::now();
+        let outcome = self.publisher.commit(consumer, &self.batch, &mut self.counters)?;
+        self.last_commit = Instant::now();
+        match outcome {
+            Outcome::Committed => {
+                self.counters.commits.add(started.elapsed());
+                self.counters.transactions += 1;
+                self.counters.published += self.batch.publications.len() as u64;
+                self.stage.committed(&self.batch);
+                self.batch.clear();
+                on_progress(Progress::Committed(&self.counters));
+            }
+            Outcome::NotMember => self.last_commit += NOT_MEMBER_PAUSE,
+        }
+        Ok(outcome)
+    }
+
+    /// Drops tasks and what they wanted to publish: other tasks of other workers answer for their partitions now.
+    fn give_up(&mut self) {
+        if !self.batch.is_empty() {
+            self.counters.dropped += self.batch.inputs as u64;
+            tracing::warn!(inputs = self.batch.inputs, "partitions lost: their uncommitted effects are dropped");
+        }
+        self.batch.clear();
+        self.stage.end();
+    }
+
+    /// Leaves without waiting for a broker that does not answer.
+    fn close(&mut self) {
+        self.publisher.close();
+        let Some(consumer) = self.consumer.take() else { return };
+        consumer.context().close();
+        let (done, closed) = mpsc::channel();
+        let closing = thread::Builder::new().name("close".into()).spawn(move || {
+            if let Err(error) = consumer.unassign() {
+                tracing::warn!(error = %words(&error), "giving partitions up");
+            }
+            drop(consumer);
+            // Nobody may be waiting any more.
+            let _ = done.send(());
+        });
+        if closing.is_ok() && closed.recv_timeout(CLOSE_PATIENCE).is_err() {
+            tracing::warn!("the consumer did not close in time");
+        }
+    }
+}
+
+/// A message as a record of the stage; none: not of an input.
+fn record<'a>(message: &'a BorrowedMessage<'_>, names: &[Arc<str>; 2]) -> Option<Record<'a>> {
+    let topic = message.topic();
+    let input = names.iter().position(|name| &**name == topic)?;
+    Some(Record {
+        input,
+        partition: message.partition(),
+        offset: message.offset(),
+        // A record without a time does not move the task's clock.
+        at: message.timestamp().to_millis().map_or(Timestamp::EPOCH, Timestamp::from_millis),
+        raw: Raw { key: message.key(), value: message.payload(), headers: message.headers() },
+    })
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Verdict {
+    /// The library goes on by itself.
+    Passing,
+    /// The partitions are gone.
+    Lost,
+}
+
+/// What an error of a poll means.
+fn judge(error: &KafkaError, config: &Config) -> Result<Verdict, EngineError> {
+    let id = config.worker_id();
+    match error.rdkafka_error_code() {
+        Some(RDKafkaErrorCode::PollExceeded) => Ok(Verdict::Lost),
+        Some(RDKafkaErrorCode::FencedInstanceId | RDKafkaErrorCode::Fenced) => Err(EngineError::Fenced { id, times: 1 }),
+        Some(RDKafkaErrorCode::AutoOffsetReset | RDKafkaErrorCode::OffsetOutOfRange) => {
+            Err(EngineError::OffsetLost(format!(
+                "group {} stands at an offset that an input no longer has ({}): events were removed before they were \
+                 read; set the group's offsets where it is to go on",
+                config.group,
+                words(error)
+            )))
+        }
+        Some(RDKafkaErrorCode::UnknownTopicOrPartition | RDKafkaErrorCode::UnknownTopic) => {
+            Err(EngineError::TopicMissing(config.topics.inputs().join(" or ")))
+        }
+        _ => match EngineError::kafka("consuming", error) {
+            denied @ EngineError::NotPermitted(_) => Err(denied),
+            fatal if matches!(error, KafkaError::MessageConsumptionFatal(_)) => Err(fatal),
+            _ => Ok(Verdict::Passing),
+        },
+    }
+}
+
+/// Wall time; corrected by nothing yet.
+fn wall() -> Timestamp {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    Timestamp::from_micros(i64::try_from(since.as_micros()).unwrap_or(i64::MAX))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn errors_of_a_poll_end_the_engine_only_where_it_cannot_go_on() {
+        let config = Config::default();
+        let judged = |code| judge(&KafkaError::MessageConsumption(code), &config);
+        assert!(matches!(judged(RDKafkaErrorCode::AllBrokersDown), Ok(Verdict::Passing)));
+        assert!(matches!(judged(RDKafkaErrorCode::PollExceeded), Ok(Verdict::Lost)));
+        assert!(matches!(judged(RDKafkaErrorCode::FencedInstanceId), Err(EngineError::Fenced { .. })));
+        assert!(matches!(judged(RDKafkaErrorCode::AutoOffsetReset), Err(EngineError::OffsetLost(_))));
+        assert!(matches!(judged(RDKafkaErrorCode::TopicAuthorizationFailed), Err(EngineError::NotPermitted(_))));
+        let fatal = judge(&KafkaError::MessageConsumptionFatal(RDKafkaErrorCode::Fail), &config);
+        assert!(matches!(fatal, Err(EngineError::Kafka { .. })));
+    }
+}
