@@ -1,15 +1,227 @@
 //! The program `reflex`: one file per verb.
+//!
+//! A new verb is three lines here: its module, its variant of [`Verb`], its arm in [`dispatch`].
 
+pub mod config;
+pub mod demo;
 pub mod exit;
+mod failure;
+mod logging;
+pub mod publish;
 pub mod replay;
+pub mod run;
+pub mod settings;
 pub mod test;
+pub mod topics;
+pub mod validate;
 
+use std::io::{IsTerminal, Write};
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::Arc;
 
-use exit::Exit;
+use clap::{Parser, Subcommand};
+
+use crate::registry::Registry;
+use exit::{Exit, Failure};
+use settings::model::Output;
+use settings::{Flags, Resolved};
+
+/// Runtime recovery for agent fleets, an event-stream processor over Kafka.
+#[derive(Debug, Parser)]
+#[command(name = "reflex", version, arg_required_else_help = true, after_help = AFTER_HELP)]
+struct Arguments {
+    #[command(flatten)]
+    common: Common,
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+const AFTER_HELP: &str = "\
+Every setting is also a key in config/reflex.toml and a variable REFLEX_… (topics.events: REFLEX_TOPICS_EVENTS).
+A flag wins over the environment, that over the file, that over the default: `reflex config show`.
+
+Exit codes: 0 done, 1 a check failed, 64 usage, 65 bad input, 66 input not found, 69 broker not reachable or something
+is missing there, 70 bug, 75 try again, 77 not permitted, 78 configuration.";
+
+/// Flags of every verb.
+#[derive(Debug, clap::Args)]
+#[command(next_help_heading = "Settings")]
+struct Common {
+    /// Settings file [REFLEX_CONFIG; default: config/reflex.toml where it exists]
+    #[arg(long, global = true, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// Folder of the registry [REFLEX_REGISTRY]
+    #[arg(long, global = true, value_name = "DIR")]
+    registry: Option<String>,
+    /// Brokers, host:port,… [REFLEX_BOOTSTRAP_SERVERS]
+    #[arg(long, global = true, value_name = "LIST")]
+    bootstrap_servers: Option<String>,
+    /// Folder of what the process keeps [REFLEX_DATA_DIR]
+    #[arg(long, global = true, value_name = "DIR")]
+    data_dir: Option<String>,
+    /// Worker threads [REFLEX_WORKERS]
+    #[arg(long, global = true, value_name = "N")]
+    workers: Option<String>,
+    /// Consumer group [REFLEX_GROUP]
+    #[arg(long, global = true, value_name = "ID")]
+    group: Option<String>,
+    /// Name of this process in the group [REFLEX_INSTANCE]
+    #[arg(long, global = true, value_name = "NAME")]
+    instance: Option<String>,
+    /// Address of the HTTP service [REFLEX_HTTP]
+    #[arg(long, global = true, value_name = "ADDR")]
+    http: Option<String>,
+    /// Any setting, or a limit of the registry: limits.NAME=VALUE
+    #[arg(long, global = true, value_name = "KEY=VALUE")]
+    set: Vec<String>,
+    /// How results are written: table, json, ndjson [REFLEX_OUTPUT]
+    #[arg(short, long, global = true, value_name = "FORMAT")]
+    output: Option<String>,
+}
+
+impl Common {
+    fn flags(self) -> Flags {
+        let named = [
+            ("registry", "--registry", self.registry),
+            ("bootstrap_servers", "--bootstrap-servers", self.bootstrap_servers),
+            ("data_dir", "--data-dir", self.data_dir),
+            ("workers", "--workers", self.workers),
+            ("group", "--group", self.group),
+            ("instance", "--instance", self.instance),
+            ("http", "--http", self.http),
+            ("output", "--output", self.output),
+        ];
+        let named = named.into_iter().filter_map(|(key, flag, text)| text.map(|text| (key, flag, text))).collect();
+        Flags { config: self.config, named, set: self.set }
+    }
+}
+
+/// What to do.
+#[derive(Debug, Subcommand)]
+enum Verb {
+    /// See a failing session saved: embedded broker, sample fleet; ends by itself.
+    Demo(demo::Args),
+    /// Read events, publish interventions and overrides, until stopped.
+    Run,
+    /// Check the registry: every problem of every file at once.
+    Validate(validate::Args),
+    /// Check scenario files against a registry.
+    Test(test::Args),
+    /// Run recorded events through the stages: no broker, nothing published.
+    Replay(replay::Args),
+    /// Create, configure and check the topics.
+    #[command(subcommand)]
+    Topics(topics::Verb),
+    /// Write recorded events to the events topic.
+    Publish(publish::Args),
+    /// Show the settings in force.
+    #[command(subcommand)]
+    Config(config::Verb),
+}
+
+fn dispatch(verb: Verb, resolved: &Resolved, out: &mut dyn Write) -> Result<Exit, Failure> {
+    match verb {
+        Verb::Demo(args) => demo::run(&args, resolved.settings.output != Output::Table, &run::stop_flag()?, out),
+        Verb::Run => run::run(resolved),
+        Verb::Validate(args) => {
+            let json = resolved.settings.output != Output::Table;
+            validate::run(Path::new(&resolved.settings.registry), args.deny_warnings, json)
+        }
+        Verb::Test(args) => test::run(&args, &|file, scenario| scenario_registry(resolved, file, scenario), out),
+        Verb::Replay(args) => {
+            let shape = match resolved.settings.output {
+                Output::Table => replay::Shape::Table,
+                Output::Json => replay::Shape::Json,
+                Output::Ndjson => replay::Shape::Ndjson,
+            };
+            let second = args.diff.as_deref().map(|folder| load_registry(folder, resolved)).transpose()?;
+            replay::run(&args, &registry(resolved)?, second.as_ref(), shape, out)
+        }
+        Verb::Topics(verb) => topics::run(&verb, resolved, out),
+        Verb::Publish(args) => publish::run(&args, resolved, out),
+        Verb::Config(verb) => config::run(&verb, resolved, out),
+    }
+}
 
 /// Runs the program.
 #[must_use]
 pub fn main() -> ExitCode {
-    Exit::Done.into()
+    let arguments = match Arguments::try_parse() {
+        Ok(arguments) => arguments,
+        Err(error) => {
+            // Help and version come this way too; nothing can be done about a closed standard output.
+            let _ = error.print();
+            return if error.use_stderr() { Exit::Usage } else { Exit::Done }.into();
+        }
+    };
+    let colours = colours();
+    let ended = settings::resolve(&arguments.common.flags(), std::env::vars(), colours).and_then(|resolved| {
+        let mut out = std::io::stdout().lock();
+        let ended = dispatch(arguments.verb, &resolved, &mut out);
+        // Nobody reads it any more, as after `| head`.
+        let _ = out.flush();
+        ended
+    });
+    match ended {
+        Ok(exit) => exit.into(),
+        Err(failure) => {
+            let (red, plain) = if colours { ("\x1b[1;31m", "\x1b[0m") } else { ("", "") };
+            eprintln!("{red}error{plain}: {}", failure.message);
+            failure.exit.into()
+        }
+    }
+}
+
+/// Whether standard error may be coloured.
+fn colours() -> bool {
+    std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
+}
+
+/// The registry of `--registry`, with the limits of `--set`.
+fn registry(resolved: &Resolved) -> Result<Arc<Registry>, Failure> {
+    load_registry(Path::new(&resolved.settings.registry), resolved)
+}
+
+fn load_registry(folder: &Path, resolved: &Resolved) -> Result<Arc<Registry>, Failure> {
+    let registry = validate::load_folder(folder)?
+        .registry
+        .with_settings(&resolved.limits)
+        .map_err(|problem| Failure::new(Exit::Configuration, problem))?;
+    Ok(Arc::new(registry))
+}
+
+/// A scenario names its registry relative to its own file, and may set limits of its own.
+fn scenario_registry(
+    resolved: &Resolved,
+    file: &Path,
+    scenario: &test::scenario::Scenario,
+) -> Result<Arc<Registry>, Failure> {
+    let base = match &scenario.registry {
+        Some(folder) => load_registry(&file.parent().unwrap_or(Path::new(".")).join(folder), resolved)?,
+        None => registry(resolved)?,
+    };
+    let registry = base.with_settings(&scenario.settings).map_err(|problem| Failure::new(Exit::BadInput, problem))?;
+    Ok(Arc::new(registry))
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Arguments::command().debug_assert();
+    }
+
+    #[test]
+    fn every_flag_of_its_own_is_a_setting() {
+        let arguments = Arguments::try_parse_from(["reflex", "run", "--http", "x", "-o", "json", "--workers", "1"]);
+        let flags = arguments.expect("valid").common.flags();
+        let defaults = settings::defaults();
+        assert_eq!(flags.named.len(), 3);
+        assert!(flags.named.iter().all(|(key, ..)| defaults.contains_key(*key)));
+    }
 }

@@ -93,7 +93,13 @@ impl Admin {
     }
 
     /// Creates a topic.
-    pub fn create(&self, name: &str, partitions: usize, replication: usize, configs: &Configs) -> Result<(), EngineError> {
+    pub fn create(
+        &self,
+        name: &str,
+        partitions: usize,
+        replication: usize,
+        configs: &Configs,
+    ) -> Result<(), EngineError> {
         const DOING: &str = "creating a topic";
         let partitions = i32::try_from(partitions).unwrap_or(i32::MAX);
         let replication = i32::try_from(replication).unwrap_or(i32::MAX);
@@ -143,7 +149,9 @@ impl Admin {
         match error {
             // The client does not map codes of admin operations to their causes.
             KafkaError::AdminOp(code) => match code {
-                RDKafkaErrorCode::OperationTimedOut | RDKafkaErrorCode::BrokerTransportFailure => self.unreachable(error),
+                RDKafkaErrorCode::OperationTimedOut | RDKafkaErrorCode::BrokerTransportFailure => {
+                    self.unreachable(error)
+                }
                 code => EngineError::kafka(doing, &KafkaError::Global(*code)),
             },
             error => EngineError::kafka(doing, error),

@@ -166,7 +166,9 @@ impl Logs {
                 tracing::error!(target: "librdkafka", facility, "{text}");
             }
             // A lost connection is an error to the library and a Tuesday to the engine.
-            RDKafkaLogLevel::Error | RDKafkaLogLevel::Warning => tracing::warn!(target: "librdkafka", facility, "{text}"),
+            RDKafkaLogLevel::Error | RDKafkaLogLevel::Warning => {
+                tracing::warn!(target: "librdkafka", facility, "{text}")
+            }
             RDKafkaLogLevel::Notice | RDKafkaLogLevel::Info => tracing::info!(target: "librdkafka", facility, "{text}"),
             RDKafkaLogLevel::Debug => tracing::debug!(target: "librdkafka", facility, "{text}"),
         }

@@ -62,7 +62,10 @@ fn insert(headers: OwnedHeaders, name: &str, value: &str) -> OwnedHeaders {
 }
 
 fn header_bytes(headers: &BorrowedHeaders) -> usize {
-    native::headers(headers).iter().map(|(name, value)| name.len() + value.map_or(0, <[u8]>::len) + HEADER_OVERHEAD).sum()
+    native::headers(headers)
+        .iter()
+        .map(|(name, value)| name.len() + value.map_or(0, <[u8]>::len) + HEADER_OVERHEAD)
+        .sum()
 }
 
 #[cfg(test)]
@@ -89,7 +92,9 @@ mod tests {
         let headers = letter.headers.expect("headers");
         let read: Vec<(String, String)> = headers
             .iter()
-            .map(|header| (header.key.to_owned(), String::from_utf8_lossy(header.value.unwrap_or_default()).into_owned()))
+            .map(|header| {
+                (header.key.to_owned(), String::from_utf8_lossy(header.value.unwrap_or_default()).into_owned())
+            })
             .collect();
         let expected = [
             ("traceparent", "00-1"),

@@ -41,8 +41,8 @@ impl Outlets {
 
     /// One output of the task of `partition`.
     pub fn publication(&self, output: &Output, partition: i32) -> Result<Publication, Rejection> {
-        let [(_, topic), ..] =
-            self.topics.iter().filter(|(topic, _)| *topic == output.topic).collect::<Vec<_>>()[..] else {
+        let [(_, topic), ..] = self.topics.iter().filter(|(topic, _)| *topic == output.topic).collect::<Vec<_>>()[..]
+        else {
             return Err(Rejection::new(Code::Unpublishable, "an output topic without a name"));
         };
         let value = output.value.as_ref().map(|record| self.bytes(record)).transpose()?;

@@ -30,7 +30,11 @@ pub struct Intake {
 impl Intake {
     /// Limits are those of the registry; a tenant makes events of any other, or of none, dead letters.
     pub fn new(limits: &Limits, tenant: Option<String>) -> Self {
-        Self { tenant, field_bytes_max: limits.field_bytes_max as usize, event_bytes_max: limits.event_bytes_max as usize }
+        Self {
+            tenant,
+            field_bytes_max: limits.field_bytes_max as usize,
+            event_bytes_max: limits.event_bytes_max as usize,
+        }
     }
 
     /// Reads an event.

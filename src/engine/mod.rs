@@ -9,6 +9,7 @@
 //!              intake, stage   bytes to events and commands, tasks, effects
 //!              encode, dead_letter   effects and refusals as records
 //!              transaction, producer, classifier   all or nothing, and what an error means
+//!  publish ── a feed of events, for `reflex publish`
 //! ```
 //!
 //! Limits of this release: state is in memory only. A task begins empty at its group's committed offset (a new group's
@@ -23,6 +24,7 @@ pub mod client;
 pub mod config;
 mod counters;
 mod dead_letter;
+pub mod embedded;
 mod encode;
 mod error;
 pub mod home;
@@ -31,6 +33,7 @@ mod native;
 mod patience;
 mod preflight;
 mod producer;
+pub mod publish;
 mod stage;
 pub mod topics;
 mod transaction;

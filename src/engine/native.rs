@@ -44,8 +44,7 @@ pub fn headers(headers: &BorrowedHeaders) -> Vec<HeaderBytes<'_>> {
         // SAFETY: `native` lives as long as `headers`; the three places are written before they are read, which the
         // return value tells; name and value live as long as the headers, which are never changed while borrowed.
         unsafe {
-            let answer =
-                bindings::rd_kafka_header_get_all(native, index, &raw mut name, &raw mut value, &raw mut size);
+            let answer = bindings::rd_kafka_header_get_all(native, index, &raw mut name, &raw mut value, &raw mut size);
             if answer != RDKafkaRespErr::RD_KAFKA_RESP_ERR_NO_ERROR {
                 break;
             }

@@ -103,7 +103,14 @@ impl Stage {
     }
 
     /// Takes one record: its effects, or its dead letter, go into the batch with its offset.
-    pub fn take(&mut self, record: Record<'_>, wall: Timestamp, now: Instant, batch: &mut Batch, counters: &mut Counters) {
+    pub fn take(
+        &mut self,
+        record: Record<'_>,
+        wall: Timestamp,
+        now: Instant,
+        batch: &mut Batch,
+        counters: &mut Counters,
+    ) {
         let input: InputPartition = (Arc::clone(&self.names[record.input]), record.partition);
         let Some(previous) = self.committed.get(&input).copied() else {
             // A record of a partition that was given up in the meantime: its new owner reads it again.

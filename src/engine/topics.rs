@@ -66,8 +66,12 @@ impl fmt::Display for Change {
         match self {
             Self::Create => f.write_str("create"),
             Self::Configure { key, is, wanted } => write!(f, "set {key}={wanted} (is {is})"),
-            Self::Partitions { is, wanted } => write!(f, "has {is} partitions instead of {wanted}; not changed: keys would move"),
-            Self::Replication { is, wanted } => write!(f, "has {is} replicas instead of {wanted}; not changed: data would move"),
+            Self::Partitions { is, wanted } => {
+                write!(f, "has {is} partitions instead of {wanted}; not changed: keys would move")
+            }
+            Self::Replication { is, wanted } => {
+                write!(f, "has {is} replicas instead of {wanted}; not changed: data would move")
+            }
         }
     }
 }
@@ -86,8 +90,10 @@ pub fn wanted(names: &TopicNames, partitions: usize, dev: bool) -> Vec<TopicSpec
     let days = |days: u64| (days * DAY_MS).to_string();
     let delete = |name: &str, kept: u64, more: &[(&str, &str)]| {
         let kept = days(kept);
-        let own: Vec<(&str, &str)> =
-            [("cleanup.policy", "delete"), ("retention.ms", kept.as_str())].into_iter().chain(more.iter().copied()).collect();
+        let own: Vec<(&str, &str)> = [("cleanup.policy", "delete"), ("retention.ms", kept.as_str())]
+            .into_iter()
+            .chain(more.iter().copied())
+            .collect();
         spec(name, &own)
     };
     // What a dead letter adds to the largest input must fit too.
@@ -194,14 +200,22 @@ mod tests {
         assert_eq!(changes.len(), 2);
         assert_eq!(changes.iter().filter(|change| change.is_applicable()).count(), 1);
         let line = command_line("b:9092", spec, &changes).expect("a line");
-        assert!(line.ends_with("--entity-name reflex.events --add-config message.timestamp.type=LogAppendTime"), "{line}");
+        assert!(
+            line.ends_with("--entity-name reflex.events --add-config message.timestamp.type=LogAppendTime"),
+            "{line}"
+        );
     }
 
     #[test]
     fn inputs_are_stamped_by_the_broker_and_dev_needs_one_broker() {
         for spec in wanted(&TopicNames::default(), 3, true) {
             let stamped = spec.configs.get("message.timestamp.type").is_some();
-            assert_eq!(stamped, ["reflex.events", "reflex.session-commands"].contains(&spec.name.as_str()), "{}", spec.name);
+            assert_eq!(
+                stamped,
+                ["reflex.events", "reflex.session-commands"].contains(&spec.name.as_str()),
+                "{}",
+                spec.name
+            );
             assert_eq!((spec.replication, spec.configs["min.insync.replicas"].as_str()), (1, "1"));
         }
     }

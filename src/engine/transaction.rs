@@ -116,7 +116,8 @@ impl Publisher {
     fn leave_open(&mut self, patience: &Patience, counters: &mut Counters) -> Result<Outcome, EngineError> {
         counters.aborted += 1;
         if !self.producer.as_ref().is_some_and(abort) {
-            let seen = Seen { code: rdkafka::types::RDKafkaErrorCode::Fail, fatal: false, retriable: false, abort: true };
+            let seen =
+                Seen { code: rdkafka::types::RDKafkaErrorCode::Fail, fatal: false, retriable: false, abort: true };
             self.rebuild(seen, patience, counters)?;
         }
         Ok(Outcome::NotMember)

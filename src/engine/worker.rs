@@ -250,7 +250,9 @@ fn judge(error: &KafkaError, config: &Config) -> Result<Verdict, EngineError> {
     let id = config.worker_id();
     match error.rdkafka_error_code() {
         Some(RDKafkaErrorCode::PollExceeded) => Ok(Verdict::Lost),
-        Some(RDKafkaErrorCode::FencedInstanceId | RDKafkaErrorCode::Fenced) => Err(EngineError::Fenced { id, times: 1 }),
+        Some(RDKafkaErrorCode::FencedInstanceId | RDKafkaErrorCode::Fenced) => {
+            Err(EngineError::Fenced { id, times: 1 })
+        }
         Some(RDKafkaErrorCode::AutoOffsetReset | RDKafkaErrorCode::OffsetOutOfRange) => {
             Err(EngineError::OffsetLost(format!(
                 "group {} stands at an offset that an input no longer has ({}): events were removed before they were \

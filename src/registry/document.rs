@@ -26,9 +26,8 @@ pub struct Document<'a> {
 /// Splits a file into documents and reports its syntax errors, one for each table that has some.
 #[must_use]
 pub fn split<'a>(file: usize, text: &'a str, report: &mut Reporter<'_>) -> Vec<Document<'a>> {
-    let whole = match DeTable::parse(text) {
-        Ok(_) => return vec![Document { file, text: Some(Cow::Borrowed(text)), kind: None }],
-        Err(error) => error,
+    let Err(whole) = DeTable::parse(text) else {
+        return vec![Document { file, text: Some(Cow::Borrowed(text)), kind: None }];
     };
     // A syntax error may swallow what follows it (an open quote, an open bracket): parsing from header to header
     // reads the tables after it.

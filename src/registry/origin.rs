@@ -24,7 +24,7 @@ impl Origin {
     #[must_use]
     pub fn new(file: usize, table: String, value: &Spanned<DeValue<'_>>) -> Self {
         let mut fields = BTreeMap::new();
-        walk(value.get_ref(), String::new(), &mut fields);
+        walk(value.get_ref(), "", &mut fields);
         Self { file, table, header: value.span(), fields }
     }
 
@@ -70,7 +70,7 @@ impl Origin {
     }
 }
 
-fn walk(value: &DeValue<'_>, path: String, fields: &mut BTreeMap<String, Range<usize>>) {
+fn walk(value: &DeValue<'_>, path: &str, fields: &mut BTreeMap<String, Range<usize>>) {
     let children: Vec<(String, &Spanned<DeValue<'_>>)> = match value {
         DeValue::Table(table) => table
             .iter()
@@ -85,8 +85,8 @@ fn walk(value: &DeValue<'_>, path: String, fields: &mut BTreeMap<String, Range<u
         _ => return,
     };
     for (path, value) in children {
-        fields.insert(path.clone(), value.span());
-        walk(value.get_ref(), path, fields);
+        walk(value.get_ref(), &path, fields);
+        fields.insert(path, value.span());
     }
 }
 

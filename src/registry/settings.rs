@@ -196,7 +196,7 @@ pub struct Response {
 }
 
 fn a_day() -> Duration {
-    Duration::from_secs(86_400)
+    Duration::from_hours(24)
 }
 
 /// `blast_radius` of a response. Percent.

@@ -1,0 +1,22 @@
+//! The log: on standard error, text or JSON.
+
+use std::io::stderr;
+
+use tracing_subscriber::EnvFilter;
+use tracing_subscriber::fmt;
+
+use crate::cli::colours;
+use crate::cli::exit::{Exit, Failure};
+use crate::cli::settings::model::{Log, LogFormat};
+
+/// Starts the log of a program that runs for long.
+pub fn start(log: &Log) -> Result<(), Failure> {
+    let problem = |error: &dyn std::fmt::Display| Failure::new(Exit::Configuration, format_args!("log.level: {error}"));
+    let filter = EnvFilter::try_new(&log.level).map_err(|error| problem(&error))?;
+    let builder = fmt().with_writer(stderr).with_env_filter(filter).with_ansi(colours());
+    match log.format {
+        LogFormat::Text => builder.try_init(),
+        LogFormat::Json => builder.json().flatten_event(true).try_init(),
+    }
+    .map_err(|error| problem(&error))
+}

@@ -1,0 +1,126 @@
+//! `reflex topics plan | apply | check`: the topics as this release needs them.
+
+use std::collections::BTreeMap;
+use std::io::Write;
+use std::time::Duration;
+
+use clap::Subcommand;
+use serde_json::json;
+
+use crate::cli::exit::{Exit, Failure};
+use crate::cli::failure::unwritable;
+use crate::cli::run::cluster;
+use crate::cli::settings::Resolved;
+use crate::cli::settings::model::Output;
+use crate::engine::admin::{Admin, TopicFacts};
+use crate::engine::topics::{Change, TopicSpec, apply, command_line, compare, wanted};
+
+/// Partitions of new topics where nothing else is said and the events topic does not exist.
+const PARTITIONS: usize = 8;
+
+/// What to do about topics.
+#[derive(Debug, Subcommand)]
+pub enum Verb {
+    /// Print what `apply` would do, and the same as lines for Kafka's own tools.
+    Plan(Args),
+    /// Create what is missing, configure what differs. Again and again is fine.
+    Apply(Args),
+    /// Exit 1 where something is missing or differs.
+    Check(Args),
+}
+
+/// Arguments of all three.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// Partitions of every topic [default: those of the events topic where it exists, else 8]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=10_000))]
+    pub partitions: Option<u16>,
+    /// One replica, for a single broker
+    #[arg(long)]
+    pub dev: bool,
+}
+
+struct Topic {
+    spec: TopicSpec,
+    is: Option<TopicFacts>,
+    changes: Vec<Change>,
+}
+
+/// Plans, applies or checks.
+///
+/// # Errors
+/// Exit 69 without a broker, 77 where the broker does not permit it.
+pub fn run(verb: &Verb, resolved: &Resolved, out: &mut dyn Write) -> Result<Exit, Failure> {
+    let (Verb::Plan(args) | Verb::Apply(args) | Verb::Check(args)) = verb;
+    let settings = &resolved.settings;
+    let admin = Admin::new(&cluster(settings), Duration::from_millis(settings.broker_timeout_ms))?;
+    let topics = look(args, resolved, &admin)?;
+    let mut left = false;
+    for topic in &topics {
+        if matches!(verb, Verb::Apply(_)) {
+            apply(&admin, &topic.spec, topic.is.as_ref(), &topic.changes).map_err(Failure::from)?;
+            left |= topic.changes.iter().any(|change| !change.is_applicable());
+        } else {
+            left |= !topic.changes.is_empty();
+        }
+    }
+    show(verb, resolved, &topics, out).map_err(unwritable)?;
+    Ok(if left && !matches!(verb, Verb::Plan(_)) { Exit::Found } else { Exit::Done })
+}
+
+fn look(args: &Args, resolved: &Resolved, admin: &Admin) -> Result<Vec<Topic>, Failure> {
+    let names = resolved.settings.topics.names();
+    let all: Vec<String> = wanted(&names, 1, true).into_iter().map(|spec| spec.name).collect();
+    let mut found: BTreeMap<String, TopicFacts> = admin.topics(&all)?;
+    let existing = found.get(&names.events).map(|facts| facts.partitions);
+    let partitions = args.partitions.map(usize::from).or(existing).unwrap_or(PARTITIONS);
+    let specs = wanted(&names, partitions, args.dev);
+    Ok(specs
+        .into_iter()
+        .map(|spec| {
+            let is = found.remove(&spec.name);
+            let changes = compare(&spec, is.as_ref());
+            Topic { spec, is, changes }
+        })
+        .collect())
+}
+
+fn show(verb: &Verb, resolved: &Resolved, topics: &[Topic], out: &mut dyn Write) -> std::io::Result<()> {
+    let servers = &resolved.settings.bootstrap_servers;
+    let applied = |change: &Change| matches!(verb, Verb::Apply(_)) && change.is_applicable();
+    if resolved.settings.output != Output::Table {
+        let all: Vec<_> = topics.iter().map(|topic| as_json(topic, servers, &applied)).collect();
+        return match resolved.settings.output {
+            Output::Ndjson => all.iter().try_for_each(|topic| writeln!(out, "{topic}")),
+            _ => serde_json::to_writer_pretty(&mut *out, &all).map_err(Into::into).and_then(|()| writeln!(out)),
+        };
+    }
+    let width = topics.iter().map(|topic| topic.spec.name.len()).max().unwrap_or(0);
+    for Topic { spec, changes, .. } in topics {
+        if changes.is_empty() {
+            writeln!(out, "{:width$}  as it should be", spec.name)?;
+        }
+        for change in changes {
+            let done = if applied(change) { "done: " } else { "" };
+            writeln!(out, "{:width$}  {done}{change}", spec.name)?;
+        }
+    }
+    if matches!(verb, Verb::Plan(_)) {
+        let lines: Vec<String> =
+            topics.iter().filter_map(|topic| command_line(servers, &topic.spec, &topic.changes)).collect();
+        if !lines.is_empty() {
+            writeln!(out, "\n# The same with Kafka's own tools:\n{}", lines.join("\n"))?;
+        }
+    }
+    Ok(())
+}
+
+fn as_json(topic: &Topic, servers: &str, applied: &dyn Fn(&Change) -> bool) -> serde_json::Value {
+    let Topic { spec, changes, .. } = topic;
+    let changes: Vec<_> =
+        changes.iter().map(|change| json!({ "change": change.to_string(), "done": applied(change) })).collect();
+    json!({
+        "topic": spec.name, "partitions": spec.partitions, "replication": spec.replication, "configs": spec.configs,
+        "changes": changes, "command": command_line(servers, spec, &topic.changes),
+    })
+}

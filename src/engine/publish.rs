@@ -1,0 +1,92 @@
+//! A feed of events into a topic, outside of transactions: idempotent, keyed, every delivery checked.
+
+use std::sync::{Mutex, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+use rdkafka::ClientContext;
+use rdkafka::config::RDKafkaLogLevel;
+use rdkafka::error::{KafkaError, RDKafkaErrorCode};
+use rdkafka::producer::{BaseRecord, DeliveryResult, Producer, ProducerContext, ThreadedProducer};
+
+use crate::engine::client::{Logs, create, publisher};
+use crate::engine::config::Cluster;
+use crate::engine::error::EngineError;
+
+/// How long the last deliveries may take, beyond the client's own message timeout.
+const FINISH_TIMEOUT: Duration = Duration::from_secs(35);
+
+#[derive(Default)]
+struct Failures(Mutex<Option<KafkaError>>);
+
+impl ClientContext for Failures {
+    fn log(&self, level: RDKafkaLogLevel, facility: &str, text: &str) {
+        Logs::line(level, facility, text);
+    }
+
+    fn error(&self, error: KafkaError, reason: &str) {
+        Logs.error(error, reason);
+    }
+}
+
+impl ProducerContext for Failures {
+    type DeliveryOpaque = ();
+
+    fn delivery(&self, result: &DeliveryResult<'_>, (): ()) {
+        if let Err((error, _)) = result {
+            self.0.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert_with(|| error.clone());
+        }
+    }
+}
+
+/// Publishes texts under keys.
+pub struct Feed {
+    producer: ThreadedProducer<Failures>,
+    topic: String,
+}
+
+impl Feed {
+    /// A feed into a topic that exists.
+    ///
+    /// # Errors
+    /// What the client refuses.
+    pub fn new(cluster: &Cluster, topic: &str) -> Result<Self, EngineError> {
+        Ok(Self { producer: create(&publisher(cluster), Failures::default())?, topic: topic.to_owned() })
+    }
+
+    /// Hands one record over; waits while the client's queue is full.
+    ///
+    /// # Errors
+    /// The first delivery that failed, of this record or an earlier one.
+    pub fn send(&self, key: &str, text: &str) -> Result<(), EngineError> {
+        let mut record = BaseRecord::to(&self.topic).key(key).payload(text);
+        loop {
+            self.failure()?;
+            match self.producer.send(record) {
+                Ok(()) => return Ok(()),
+                Err((error, back)) if error.rdkafka_error_code() == Some(RDKafkaErrorCode::QueueFull) => {
+                    record = back;
+                    thread::sleep(Duration::from_millis(1));
+                }
+                Err((error, _)) => return Err(EngineError::kafka("publishing", &error)),
+            }
+        }
+    }
+
+    /// Waits until everything is delivered.
+    ///
+    /// # Errors
+    /// The first delivery that failed.
+    pub fn finish(&self) -> Result<(), EngineError> {
+        let flushed = self.producer.flush(FINISH_TIMEOUT);
+        self.failure()?;
+        flushed.map_err(|error| EngineError::kafka("publishing", &error))
+    }
+
+    fn failure(&self) -> Result<(), EngineError> {
+        match &*self.producer.context().0.lock().unwrap_or_else(PoisonError::into_inner) {
+            Some(error) => Err(EngineError::kafka("publishing", error)),
+            None => Ok(()),
+        }
+    }
+}
