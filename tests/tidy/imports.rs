@@ -37,6 +37,7 @@ fn violations(file: &File) -> Vec<String> {
         };
         found.extend(problem.map(|problem| format!("{}:{line}: {problem}", file.path)));
     }
+    found.dedup();
     found
 }
 

@@ -61,6 +61,47 @@ fn process_settings_are_documented() {
     assert_none("Every setting has a comment directly above that says what it does.", &undocumented(path, &text));
 }
 
+/// Settings that the shipped file leaves out, adds, or gives another default.
+#[cfg(feature = "shell")]
+fn setting_problems(known: &BTreeMap<String, toml::Value>, shipped: &toml::Table) -> Vec<String> {
+    let mut written = BTreeMap::new();
+    flatten("", shipped, &mut written);
+    let wrong = known.iter().filter(|(key, value)| written.get(*key) != Some(*value));
+    let mut found: Vec<String> = wrong
+        .map(|(key, value)| format!("`{key}` is {:?} in the file and {value} in the code", written.get(key)))
+        .collect();
+    found.extend(written.keys().filter(|key| !known.contains_key(*key)).map(|key| format!("`{key}` is no setting")));
+    found
+}
+
+#[cfg(feature = "shell")]
+fn flatten(section: &str, table: &toml::Table, into: &mut BTreeMap<String, toml::Value>) {
+    for (key, value) in table {
+        match value {
+            toml::Value::Table(inner) => flatten(&format!("{section}{key}."), inner, into),
+            other => drop(into.insert(format!("{section}{key}"), other.clone())),
+        }
+    }
+}
+
+#[cfg(feature = "shell")]
+#[test]
+fn process_settings_are_shipped() {
+    let path = "config/reflex.toml";
+    let shipped = tree::text(path).parse().unwrap_or_else(|error| panic!("{path}: {error}"));
+    let found = setting_problems(&reflex::cli::settings::defaults(), &shipped);
+    assert_none("Every setting of the program is in config/reflex.toml with its default.", &found);
+}
+
+#[cfg(feature = "shell")]
+#[test]
+fn a_planted_default_is_found() {
+    let known = BTreeMap::from([("log.level".to_owned(), toml::Value::from("info")), ("workers".to_owned(), 1.into())]);
+    let problems = |text: &str| setting_problems(&known, &text.parse().expect("TOML")).len();
+    assert_eq!(problems("workers = 1\n[log]\nlevel = \"info\""), 0);
+    assert_eq!(problems("workers = 2\n[log]\nlevels = \"info\""), 3);
+}
+
 #[test]
 fn limits_are_documented() {
     let path = "config/registry/defaults.toml";

@@ -17,7 +17,7 @@ const UNFINISHED: [(&str, &str); 8] = [
 ];
 
 /// Other words for what has a name already (README, vocabulary); upper and lower case are the same.
-const VOCABULARY: [(&str, &str); 10] = [
+const VOCABULARY: [(&str, &str); 9] = [
     (concat!("kill", "switch"), "freeze"),
     (concat!("kill", " switch"), "freeze"),
     (concat!("kill", "-switch"), "freeze"),
@@ -27,7 +27,6 @@ const VOCABULARY: [(&str, &str); 10] = [
     (concat!("white", "list"), "allow-list"),
     (concat!("incident", " id"), "intervention_id"),
     (concat!("poison", " pill"), "dead letter"),
-    (concat!("can", "ary"), "trial"),
 ];
 
 /// Places of one machine. The flag: allowed where tests, vectors and recorded data show what others write.
