@@ -51,7 +51,7 @@ pub fn run(args: &Args, resolved: &Resolved, out: &mut dyn Write) -> Result<Exit
     let timeout = Duration::from_millis(settings.broker_timeout_ms);
     let topic = settings.topics.events.clone();
     let cluster = cluster(settings);
-    if Admin::new(&cluster, timeout)?.topics(std::slice::from_ref(&topic))?.is_empty() {
+    if Admin::new(&cluster, timeout)?.existing(std::slice::from_ref(&topic))?.is_empty() {
         return Err(EngineError::TopicMissing(topic).into());
     }
     let mut run = Publish {

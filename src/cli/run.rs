@@ -15,6 +15,7 @@ use crate::cli::settings::model::Settings;
 use crate::cli::{logging, registry};
 use crate::engine::home::Home;
 use crate::engine::{Cluster, Config, run as run_engine};
+use crate::record::codec::Schemas;
 
 /// A stop takes at most this long; over: the process ends as it is, and the next one finds everything in the log.
 const STOP_MAX: Duration = Duration::from_secs(25);
@@ -32,7 +33,7 @@ pub fn run(resolved: &Resolved) -> Result<Exit, Failure> {
     // Locked until the process ends.
     let instance = Some(settings.instance.as_str()).filter(|name| !name.is_empty());
     let home = Home::open(Path::new(&settings.data_dir), instance)?;
-    let config = config(settings, home.instance());
+    let config = config(settings, home.instance())?;
     tracing::info!(registry = registry.version, instance = home.instance(), "starting");
     let worker = {
         let stop = Arc::clone(&stop);
@@ -83,13 +84,14 @@ pub fn cluster(settings: &Settings) -> Cluster {
     Cluster { bootstrap_servers: settings.bootstrap_servers.clone(), properties: settings.kafka.0.clone() }
 }
 
-fn config(settings: &Settings, instance: &str) -> Config {
-    Config {
+fn config(settings: &Settings, instance: &str) -> Result<Config, Failure> {
+    Ok(Config {
         cluster: cluster(settings),
         group: settings.group.clone(),
         instance: instance.to_owned(),
         topics: settings.topics.names(),
         tenant: Some(settings.input.tenant.clone()).filter(|tenant| !tenant.is_empty()),
+        schemas: schemas(settings)?,
         encoding: settings.encoding,
         commit_interval: Duration::from_millis(settings.commit_interval_ms),
         commit_gap_min: Duration::from_millis(settings.commit_gap_ms_min),
@@ -97,5 +99,19 @@ fn config(settings: &Settings, instance: &str) -> Config {
         broker_timeout: Duration::from_millis(settings.broker_timeout_ms),
         outage_max: Duration::from_millis(settings.broker_outage_ms_max),
         check_topics: true,
+    })
+}
+
+/// The shipped schemas and those of `[avro] schema_ids`.
+fn schemas(settings: &Settings) -> Result<Schemas, Failure> {
+    let mut schemas = Schemas::default();
+    for (id, path) in &settings.avro.schema_ids {
+        let refuse = |exit, what: &dyn std::fmt::Display| {
+            Failure::new(exit, format_args!("avro.schema_ids.{id}: {path}: {what}"))
+        };
+        let number = id.parse().map_err(|_| refuse(Exit::Configuration, &"the id is not a whole number"))?;
+        let text = std::fs::read_to_string(path).map_err(|error| refuse(Exit::NoInput, &error))?;
+        schemas = schemas.with_id(number, &text).map_err(|error| refuse(Exit::Configuration, &error))?;
     }
+    Ok(schemas)
 }

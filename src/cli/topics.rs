@@ -13,7 +13,7 @@ use crate::cli::run::cluster;
 use crate::cli::settings::Resolved;
 use crate::cli::settings::model::Output;
 use crate::engine::admin::{Admin, TopicFacts};
-use crate::engine::topics::{Change, TopicSpec, apply, command_line, compare, wanted};
+use crate::engine::topics::{Change, TopicSpec, apply, command_line, compare, wait_until_there, wanted};
 
 /// Partitions of new topics where nothing else is said and the events topic does not exist.
 const PARTITIONS: usize = 8;
@@ -63,6 +63,10 @@ pub fn run(verb: &Verb, resolved: &Resolved, out: &mut dyn Write) -> Result<Exit
         } else {
             left |= !topic.changes.is_empty();
         }
+    }
+    if matches!(verb, Verb::Apply(_)) {
+        let specs: Vec<&TopicSpec> = topics.iter().map(|topic| &topic.spec).collect();
+        wait_until_there(&admin, &specs)?;
     }
     show(verb, resolved, &topics, out).map_err(unwritable)?;
     Ok(if left && !matches!(verb, Verb::Plan(_)) { Exit::Found } else { Exit::Done })

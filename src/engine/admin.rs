@@ -53,10 +53,17 @@ impl Admin {
         })
     }
 
-    /// The named topics that exist.
+    /// The named topics that exist, with their configuration.
+    pub fn topics(&self, names: &[String]) -> Result<BTreeMap<String, TopicFacts>, EngineError> {
+        let mut topics = self.existing(names)?;
+        self.describe(&mut topics)?;
+        Ok(topics)
+    }
+
+    /// The named topics that exist, without their configuration.
     ///
     /// All topics are asked for: asking for one by name may create it.
-    pub fn topics(&self, names: &[String]) -> Result<BTreeMap<String, TopicFacts>, EngineError> {
+    pub fn existing(&self, names: &[String]) -> Result<BTreeMap<String, TopicFacts>, EngineError> {
         let metadata = self.asking.fetch_metadata(None, self.timeout).map_err(|error| self.unreachable(&error))?;
         let mut topics = BTreeMap::new();
         for topic in metadata.topics().iter().filter(|topic| names.iter().any(|name| name == topic.name())) {
@@ -64,7 +71,6 @@ impl Admin {
             let facts = TopicFacts { partitions: topic.partitions().len(), replication, ..TopicFacts::default() };
             topics.insert(topic.name().to_owned(), facts);
         }
-        self.describe(&mut topics)?;
         Ok(topics)
     }
 

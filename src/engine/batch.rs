@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use rdkafka::message::OwnedHeaders;
 
@@ -74,22 +74,16 @@ impl Batch {
         }
     }
 
-    /// When it is to be committed; none while it is empty.
+    /// When it is to be committed, given when the next commit may begin at the earliest; none while it is empty.
     #[must_use]
-    pub fn due(&self, config: &Config, last_commit: Instant) -> Option<Instant> {
+    pub fn due(&self, config: &Config, not_before: Instant) -> Option<Instant> {
         if self.is_empty() {
             return None;
         }
-        let opened = self.opened.unwrap_or(last_commit);
+        let opened = self.opened.unwrap_or(not_before);
         let full = self.inputs >= config.batch_events_max || self.publications.len() >= BATCH_OUTPUTS_MAX;
         let wanted = if self.urgent || full { opened } else { opened + config.commit_interval };
-        Some(wanted.max(last_commit + config.commit_gap_min))
-    }
-
-    /// How long to wait for more before it is due.
-    #[must_use]
-    pub fn patience(&self, config: &Config, last_commit: Instant, now: Instant, longest: Duration) -> Duration {
-        self.due(config, last_commit).map_or(longest, |due| due.saturating_duration_since(now).min(longest))
+        Some(wanted.max(not_before))
     }
 
     /// Empties it, keeping the memory.
@@ -107,7 +101,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn urgent_and_full_batches_are_due_after_the_gap_others_after_the_interval() {
+    fn urgent_and_full_batches_are_due_at_once_others_after_the_interval() {
         let config = Config { batch_events_max: 3, ..Config::default() };
         let start = Instant::now();
         let mut batch = Batch::default();
@@ -117,11 +111,11 @@ mod tests {
         batch.consumed(&input, 7, None);
         assert_eq!(batch.due(&config, start), Some(start + config.commit_interval));
         batch.urgent = true;
-        assert_eq!(batch.due(&config, start), Some(start + config.commit_gap_min));
+        assert_eq!(batch.due(&config, start), Some(start));
         batch.urgent = false;
         batch.consumed(&input, 8, None);
         batch.consumed(&input, 9, None);
-        assert_eq!(batch.due(&config, start), Some(start + config.commit_gap_min));
+        assert_eq!(batch.due(&config, start), Some(start));
         assert_eq!(batch.spans[&input], Span { previous: None, next: 10 });
         batch.clear();
         assert!(batch.is_empty());

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
 
+use crate::record::codec::Schemas;
 use crate::record::topic::{DEAD_LETTER_SUFFIX, EVENTS, SESSION_COMMANDS, Topic};
 
 /// How to reach the brokers.
@@ -112,6 +113,8 @@ pub struct Config {
     pub topics: TopicNames,
     /// The only tenant this events topic belongs to; an event of another, or of none, is a dead letter.
     pub tenant: Option<String>,
+    /// Schemas of events beside the shipped ones.
+    pub schemas: Schemas,
     /// How outputs are written.
     pub encoding: Encoding,
     /// Longest time between an input and its commit where nothing is urgent.
@@ -137,6 +140,7 @@ impl Default for Config {
             instance: "local".to_owned(),
             topics: TopicNames::default(),
             tenant: None,
+            schemas: Schemas::default(),
             encoding: Encoding::Json,
             commit_interval: Duration::from_secs(1),
             commit_gap_min: Duration::from_millis(5),

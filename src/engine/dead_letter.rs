@@ -7,7 +7,7 @@ use rdkafka::message::{BorrowedHeaders, Header, OwnedHeaders};
 use crate::engine::batch::Publication;
 use crate::engine::intake::Raw;
 use crate::engine::native;
-use crate::record::dead_letter::{HEADER_PREFIX, Rejection};
+use crate::record::dead_letter::{HEADER_PREFIX, Rejection, headers as reasons};
 use crate::record::position::Position;
 use crate::record::time::Timestamp;
 
@@ -30,20 +30,11 @@ pub fn letter(
 ) -> Publication {
     let mut headers = raw.headers.map(BorrowedHeaders::detach).unwrap_or_default();
     let header_bytes = raw.headers.map_or(0, header_bytes);
-    let (partition, offset, at) = (position.partition.to_string(), position.offset.to_string(), at.to_string());
     let mut added = 0;
-    let facts = [
-        ("stage", "session"),
-        ("code", rejection.code.as_str()),
-        ("message", &rejection.message),
-        ("topic", position.topic),
-        ("partition", &partition),
-        ("offset", &offset),
-        ("timestamp", &at),
-    ];
-    for (name, value) in facts {
-        added += HEADER_PREFIX.len() + name.len() + value.len() + HEADER_OVERHEAD;
-        headers = insert(headers, name, value);
+    let Position { topic: input, partition, offset } = position;
+    for (name, value) in reasons(rejection, "session", input, partition, offset, at) {
+        added += name.len() + value.len() + HEADER_OVERHEAD;
+        headers = insert(headers, &name, &value);
     }
     let key = raw.key.map(<[u8]>::to_vec);
     let mut value = raw.value.map(<[u8]>::to_vec);
@@ -52,13 +43,13 @@ pub fn letter(
     };
     if size(&value) > bytes_max {
         let left_out = value.take().map_or(0, |value| value.len());
-        headers = insert(headers, "value_bytes", &left_out.to_string());
+        headers = insert(headers, &format!("{HEADER_PREFIX}value_bytes"), &left_out.to_string());
     }
     Publication { topic: Arc::clone(topic), partition: None, key, value, headers: Some(headers) }
 }
 
 fn insert(headers: OwnedHeaders, name: &str, value: &str) -> OwnedHeaders {
-    headers.insert(Header { key: &format!("{HEADER_PREFIX}{name}"), value: Some(value) })
+    headers.insert(Header { key: name, value: Some(value) })
 }
 
 fn header_bytes(headers: &BorrowedHeaders) -> usize {

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use crate::engine::batch::Publication;
 use crate::engine::config::{Config, Encoding, dead_letters_of};
 use crate::engine::dead_letter::RECORD_OVERHEAD;
+use crate::record::codec::{RecordKind, avro};
 use crate::record::dead_letter::{Code, Rejection};
 use crate::record::output::{Output, Record};
 use crate::record::topic::Topic;
@@ -41,8 +42,7 @@ impl Outlets {
 
     /// One output of the task of `partition`.
     pub fn publication(&self, output: &Output, partition: i32) -> Result<Publication, Rejection> {
-        let [(_, topic), ..] = self.topics.iter().filter(|(topic, _)| *topic == output.topic).collect::<Vec<_>>()[..]
-        else {
+        let Some((_, topic)) = self.topics.iter().find(|(topic, _)| *topic == output.topic) else {
             return Err(Rejection::new(Code::Unpublishable, "an output topic without a name"));
         };
         let value = output.value.as_ref().map(|record| self.bytes(record)).transpose()?;
@@ -65,12 +65,23 @@ impl Outlets {
     }
 
     fn bytes(&self, record: &Record) -> Result<Vec<u8>, Rejection> {
+        let refused =
+            |why: &dyn std::fmt::Display| Rejection::new(Code::Unpublishable, format_args!("an output: {why}"));
         match self.encoding {
-            Encoding::Json => {
-                serde_json::to_vec(record).map_err(|_| Rejection::new(Code::Unpublishable, "an output that is no JSON"))
+            Encoding::Json => serde_json::to_vec(record).map_err(|_| refused(&"no JSON")),
+            Encoding::Avro => {
+                let value = serde_json::to_value(record).map_err(|_| refused(&"no JSON"))?;
+                avro::encode(kind(record), &value).map_err(|error| refused(&error))
             }
-            // The codec of the records brings the encoder; until then the settings refuse this value.
-            Encoding::Avro => Err(Rejection::new(Code::Unpublishable, "Avro outputs are not supported yet")),
         }
+    }
+}
+
+fn kind(record: &Record) -> RecordKind {
+    match record {
+        Record::Intervention(_) => RecordKind::Intervention,
+        Record::Override(_) => RecordKind::Override,
+        Record::Escalation(_) => RecordKind::Escalation,
+        Record::Audit(_) => RecordKind::Audit,
     }
 }

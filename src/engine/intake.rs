@@ -1,8 +1,11 @@
 //! Bytes of an input topic to an event or a command, or the reason why not. The one place that decodes.
 
+use std::borrow::Cow;
+
 use rdkafka::message::BorrowedHeaders;
 
-use crate::record::codec::json;
+use crate::engine::native;
+use crate::record::codec::{DecodeLimits, Headers, Schemas, decode, json};
 use crate::record::command::Command;
 use crate::record::dead_letter::{Code, Rejection};
 use crate::record::event::Event;
@@ -23,25 +26,35 @@ pub struct Raw<'a> {
 #[derive(Clone, Debug)]
 pub struct Intake {
     tenant: Option<String>,
-    field_bytes_max: usize,
-    event_bytes_max: usize,
+    schemas: Schemas,
+    limits: DecodeLimits,
 }
 
 impl Intake {
     /// Limits are those of the registry; a tenant makes events of any other, or of none, dead letters.
-    pub fn new(limits: &Limits, tenant: Option<String>) -> Self {
-        Self {
-            tenant,
-            field_bytes_max: limits.field_bytes_max as usize,
+    pub fn new(limits: &Limits, tenant: Option<String>, schemas: Schemas) -> Self {
+        let limits = DecodeLimits {
             event_bytes_max: limits.event_bytes_max as usize,
-        }
+            field_bytes_max: limits.field_bytes_max as usize,
+        };
+        Self { tenant, schemas, limits }
     }
 
-    /// Reads an event.
-    pub fn event<'a>(&self, raw: Raw<'a>) -> Result<Event<'a>, Rejection> {
-        let event = decode(self.bytes(raw)?, raw.headers, self.field_bytes_max)?;
-        if raw.key != Some(event.session_id.as_bytes()) {
-            let what = if raw.key.is_none_or(<[u8]>::is_empty) { "no key" } else { "the key is not the session_id" };
+    /// The JSON text of an event, whatever its encoding.
+    pub fn text<'a>(&self, raw: Raw<'a>) -> Result<Cow<'a, str>, Rejection> {
+        let Some(headers) = raw.headers else { return decode(&Headers::NONE, raw.value, &self.schemas, self.limits) };
+        let headers = native::headers(headers);
+        // A name that is not UTF-8 says nothing about the encoding.
+        let named = headers.iter().filter_map(|(name, value)| Some((std::str::from_utf8(name).ok()?, *value)));
+        let named: Vec<(&str, Option<&[u8]>)> = named.collect();
+        decode(&Headers(&named), raw.value, &self.schemas, self.limits)
+    }
+
+    /// Reads an event from its text.
+    pub fn event<'t>(&self, text: &'t str, key: Option<&[u8]>) -> Result<Event<'t>, Rejection> {
+        let event = json::event(text, self.limits.field_bytes_max)?;
+        if key != Some(event.session_id.as_bytes()) {
+            let what = if key.is_none_or(<[u8]>::is_empty) { "no key" } else { "the key is not the session_id" };
             return Err(Rejection::new(Code::BadKey, what));
         }
         if let Some(tenant) = &self.tenant
@@ -76,21 +89,15 @@ impl Intake {
     }
 
     fn bytes<'a>(&self, raw: Raw<'a>) -> Result<&'a [u8], Rejection> {
+        let bytes_max = self.limits.event_bytes_max;
         match raw.value {
-            None => Err(Rejection::new(Code::NullValue, "null value")),
-            Some([]) => Err(Rejection::new(Code::NullValue, "empty value")),
-            Some(bytes) if bytes.len() > self.event_bytes_max => Err(Rejection::new(
-                Code::Oversized,
-                format_args!("{} bytes, more than event_bytes_max {}", bytes.len(), self.event_bytes_max),
-            )),
+            None | Some([]) => Err(Rejection::new(Code::NullValue, "no value")),
+            Some(bytes) if bytes.len() > bytes_max => {
+                Err(Rejection::new(Code::Oversized, format_args!("more than {bytes_max} bytes")))
+            }
             Some(bytes) => Ok(bytes),
         }
     }
-}
-
-/// Encodings are told apart here. JSON so far; the codec of the records adds the others.
-fn decode<'a>(bytes: &'a [u8], _: Option<&BorrowedHeaders>, field_bytes_max: usize) -> Result<Event<'a>, Rejection> {
-    json::event_from_bytes(bytes, field_bytes_max)
 }
 
 #[cfg(test)]
@@ -101,7 +108,12 @@ mod tests {
 
     fn intake(tenant: Option<&str>) -> Intake {
         let limits = Limits { event_bytes_max: 200, ..Limits::default() };
-        Intake::new(&limits, tenant.map(str::to_owned))
+        Intake::new(&limits, tenant.map(str::to_owned), Schemas::default())
+    }
+
+    fn code_of(intake: &Intake, raw: Raw<'_>) -> Option<Code> {
+        let text = intake.text(raw);
+        text.and_then(|text| intake.event(&text, raw.key).map(drop)).err().map(|rejection| rejection.code)
     }
 
     fn raw<'a>(key: Option<&'a str>, value: Option<&'a str>) -> Raw<'a> {
@@ -122,20 +134,17 @@ mod tests {
             (Some("s2"), Some(EVENT), Code::BadKey),
         ];
         for (key, value, code) in cases {
-            let rejection = intake(None).event(raw(key, value)).expect_err("not usable");
-            assert_eq!(rejection.code, code, "{key:?} {value:?}");
+            assert_eq!(code_of(&intake(None), raw(key, value)), Some(code), "{key:?} {value:?}");
         }
-        assert!(intake(None).event(raw(Some("s1"), Some(EVENT))).is_ok());
+        assert_eq!(code_of(&intake(None), raw(Some("s1"), Some(EVENT))), None);
     }
 
     #[test]
     fn a_topic_of_one_tenant_takes_no_other() {
-        assert!(intake(Some("t-1")).event(raw(Some("s1"), Some(EVENT))).is_ok());
-        let other = intake(Some("t-2")).event(raw(Some("s1"), Some(EVENT))).expect_err("another tenant");
-        assert_eq!(other.code, Code::WrongTenant);
+        assert_eq!(code_of(&intake(Some("t-1")), raw(Some("s1"), Some(EVENT))), None);
+        assert_eq!(code_of(&intake(Some("t-2")), raw(Some("s1"), Some(EVENT))), Some(Code::WrongTenant));
         let none = EVENT.replace(r#","tenant":"t-1""#, "");
-        let none = intake(Some("t-2")).event(raw(Some("s1"), Some(&none))).expect_err("no tenant");
-        assert_eq!(none.code, Code::WrongTenant);
+        assert_eq!(code_of(&intake(Some("t-2")), raw(Some("s1"), Some(&none))), Some(Code::WrongTenant));
     }
 
     #[test]

@@ -56,7 +56,7 @@ impl Stage {
     /// A stage without tasks.
     pub fn new(config: &Config, registry: Arc<Registry>, outlets: Outlets) -> Self {
         Self {
-            intake: Intake::new(&registry.limits, config.tenant.clone()),
+            intake: Intake::new(&registry.limits, config.tenant.clone(), config.schemas.clone()),
             registry,
             outlets,
             names: config.topics.inputs().map(Arc::from),
@@ -121,9 +121,11 @@ impl Stage {
         let position = Position { topic: &input.0, partition: record.partition, offset: record.offset };
         self.effects.clear();
         let taken = match record.input {
-            0 => self.intake.event(record.raw).map(|event| {
+            0 => self.intake.text(record.raw).and_then(|text| {
+                let event = self.intake.event(&text, record.raw.key)?;
                 let input = Input::Event { position, event: &event, received_at: wall };
                 task.session.step(record.at, input, &mut self.effects);
+                Ok(())
             }),
             _ => self.intake.command(record.raw).map(|command| {
                 task.session.step(record.at, Input::Command { position, command: &command }, &mut self.effects);

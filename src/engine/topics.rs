@@ -2,12 +2,16 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use crate::engine::admin::{Admin, Configs, TopicFacts};
 use crate::engine::config::{TopicNames, dead_letters_of};
 use crate::engine::error::EngineError;
 
 const DAY_MS: u64 = 86_400_000;
+/// How long a new topic may take to become visible; over: nobody waits any more, it will.
+const VISIBLE_PATIENCE: Duration = Duration::from_secs(5);
 const LOG_APPEND: (&str, &str) = ("message.timestamp.type", "LogAppendTime");
 
 /// One topic as it should be.
@@ -153,6 +157,16 @@ pub fn apply(admin: &Admin, spec: &TopicSpec, is: Option<&TopicFacts>, changes: 
     let mut own = is.map(|facts| facts.own.clone()).unwrap_or_default();
     own.extend(spec.configs.clone());
     admin.configure(&spec.name, &own)
+}
+
+/// Waits until brokers know the topics that were just created: a creation is answered before that.
+pub fn wait_until_there(admin: &Admin, specs: &[&TopicSpec]) -> Result<(), EngineError> {
+    let names: Vec<String> = specs.iter().map(|spec| spec.name.clone()).collect();
+    let started = Instant::now();
+    while admin.existing(&names)?.len() < names.len() && started.elapsed() < VISIBLE_PATIENCE {
+        thread::sleep(Duration::from_millis(50));
+    }
+    Ok(())
 }
 
 /// The same with Kafka's own tools, for those who may not let a program do it.

@@ -34,6 +34,9 @@ use crate::registry::Registry;
 
 /// Longest wait of a poll: how late a stop or a deadline is noticed.
 const POLL_MAX: Duration = Duration::from_millis(100);
+/// While records are waiting, a worker takes them for as long as its last commit took, but not longer than this, before
+/// it commits again: else a backlog of urgent batches would spend all its time in commits.
+const CATCH_UP_MAX: Duration = Duration::from_millis(50);
 /// Pause before a commit that found this process outside its group is tried again.
 const NOT_MEMBER_PAUSE: Duration = Duration::from_millis(100);
 /// How long closing the consumer may take; over: it is left to the end of the process.
@@ -74,7 +77,23 @@ struct Worker {
     stage: Stage,
     batch: Batch,
     counters: Counters,
-    last_commit: Instant,
+    commits: Pace,
+}
+
+/// When the next commit may begin.
+#[derive(Clone, Copy)]
+struct Pace {
+    /// With nothing else to do.
+    idle: Instant,
+    /// With more records waiting.
+    busy: Instant,
+}
+
+impl Pace {
+    fn after(began: Instant, gap_min: Duration) -> Self {
+        let ended = Instant::now();
+        Self { idle: ended + gap_min, busy: ended + gap_min.max((ended - began).min(CATCH_UP_MAX)) }
+    }
 }
 
 impl Worker {
@@ -93,7 +112,7 @@ impl Worker {
             stage,
             batch: Batch::default(),
             counters: Counters::default(),
-            last_commit: Instant::now(),
+            commits: Pace::after(Instant::now(), Duration::ZERO),
         })
     }
 
@@ -105,7 +124,8 @@ impl Worker {
             if !polled {
                 self.stage.tick(wall(), now, &mut self.batch);
             }
-            if self.batch.due(&self.config, self.last_commit).is_some_and(|due| due <= now) {
+            let due = self.batch.due(&self.config, self.commits.idle);
+            if due.is_some_and(|due| due <= now) {
                 self.commit(on_progress)?;
             }
         }
@@ -125,15 +145,20 @@ impl Worker {
         loop {
             let now = Instant::now();
             // After the first record only what is there already: the batch is looked at before waiting again.
-            let longest = if polled { Duration::ZERO } else { POLL_MAX };
-            let wait = self.batch.patience(&self.config, self.last_commit, now, longest);
+            let due = self.batch.due(&self.config, self.commits.idle);
+            let wait = match due {
+                _ if polled => Duration::ZERO,
+                Some(due) => due.saturating_duration_since(now).min(POLL_MAX),
+                None => POLL_MAX,
+            };
             match consumer.poll(wait) {
                 None => return Ok(polled),
                 Some(Ok(message)) => {
                     polled = true;
                     let Some(record) = record(&message, self.stage.names()) else { continue };
                     self.stage.take(record, wall(), now, &mut self.batch, &mut self.counters);
-                    if self.batch.due(&self.config, self.last_commit).is_some_and(|due| due <= now) {
+                    let due = self.batch.due(&self.config, self.commits.busy);
+                    if due.is_some_and(|due| due <= now) {
                         return Ok(true);
                     }
                 }
@@ -178,7 +203,7 @@ impl Worker {
         let Some(consumer) = &self.consumer else { return Ok(Outcome::NotMember) };
         let started = Instant::now();
         let outcome = self.publisher.commit(consumer, &self.batch, &mut self.counters)?;
-        self.last_commit = Instant::now();
+        self.commits = Pace::after(started, self.config.commit_gap_min);
         match outcome {
             Outcome::Committed => {
                 self.counters.commits.add(started.elapsed());
@@ -188,7 +213,7 @@ impl Worker {
                 self.batch.clear();
                 on_progress(Progress::Committed(&self.counters));
             }
-            Outcome::NotMember => self.last_commit += NOT_MEMBER_PAUSE,
+            Outcome::NotMember => self.commits = Pace::after(started, NOT_MEMBER_PAUSE),
         }
         Ok(outcome)
     }

@@ -96,6 +96,9 @@ impl Session {
         if command.content_hash.as_deref() != hash {
             return Err("other_content_hash");
         }
+        if self.frozen {
+            return Err("frozen");
+        }
         let tenant = waiting.intervention.tenant.clone();
         let replaces = waiting.replaces.clone();
         let past_irreversible = self.table.get(serial).is_some_and(|tracked| {
@@ -104,7 +107,11 @@ impl Session {
             run.is_some_and(|run| tracked.runs[run].irreversible)
         });
         let limit = self.registry.limits.session_overrides_live_max;
-        let full = replaces.is_none() && !self.guards.overrides_live.admits(limit, tenant.as_deref());
+        let replaces_live = self
+            .table
+            .get(serial)
+            .is_some_and(|tracked| tracked.overrides.iter().any(|live| Some(&live.override_id) == replaces.as_ref()));
+        let full = !replaces_live && !self.guards.overrides_live.admits(limit, tenant.as_deref());
         if full {
             return Err("limit:session_overrides_live_max");
         }

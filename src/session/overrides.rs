@@ -130,8 +130,8 @@ impl Session {
 
     /// The live override that ends with the run this event ends: the one whose own schema was running.
     pub(crate) fn override_ended_by(&self, serial: Serial, event: &Event<'_>) -> Option<String> {
-        let schema = event.running_schema();
         let live = self.table.get(serial)?.overrides.iter().find(|live| live.graph == event.graph.as_str())?;
+        let schema = event.running_schema();
         let own = live.schema_ref.is_some() && live.schema_ref.as_deref() == schema.as_deref();
         own.then(|| live.override_id.clone())
     }

@@ -139,18 +139,16 @@ impl Session {
             let id = &tracked.overrides[*index].override_id;
             event.override_id.as_deref().is_none_or(|running_under| running_under == id)
         };
+        let waiting = tracked.waiting.iter().find(|waiting| waiting.intervention.graph == event.graph.as_str());
+        let asked = waiting.map(|waiting| {
+            let id = waiting.intervention.intervention_id.clone();
+            Standing::Attached("intervention", id, "awaiting_approval")
+        });
         match (event.route(), live) {
-            (Route::Degraded, Some(index)) if is_own(&index) => Standing::OwnDegraded(index),
+            (Route::Degraded, Some(index)) if is_own(&index) => asked.unwrap_or(Standing::OwnDegraded(index)),
             (Route::Degraded, _) => Standing::StrayDegraded,
             (_, Some(index)) => Standing::Attached("override", tracked.overrides[index].override_id.clone(), "active"),
-            (_, None) => tracked
-                .waiting
-                .iter()
-                .find(|waiting| waiting.intervention.graph == event.graph.as_str())
-                .map_or(Standing::Free, |waiting| {
-                    let id = waiting.intervention.intervention_id.clone();
-                    Standing::Attached("intervention", id, "awaiting_approval")
-                }),
+            (_, None) => asked.unwrap_or(Standing::Free),
         }
     }
 

@@ -233,9 +233,6 @@ fn problems(resolved: &Resolved) -> Vec<String> {
     if settings.workers != 1 {
         refuse("workers", "this release runs one worker a process; start more processes to scale out");
     }
-    if settings.encoding == crate::engine::Encoding::Avro {
-        refuse("encoding", "Avro outputs are not supported yet");
-    }
     if !is_name(&settings.group) {
         refuse("group", "letters, digits, `-`, `_` and `.` only, at most 100");
     }

@@ -75,6 +75,22 @@ pub fn play(scenario: &Scenario, registry: Arc<Registry>) -> Result<(), String> 
     stage.settled(false).map_err(|error| format!("{last}: at the end: {error}"))
 }
 
+/// Everything a scenario publishes, expectations left aside.
+///
+/// # Errors
+/// `LINE: an event or command that is none`.
+pub fn records(scenario: &Scenario, registry: Arc<Registry>) -> Result<Vec<Output>, String> {
+    let mut stage = Stage::new(registry);
+    let mut all = Vec::new();
+    for (line, step) in &scenario.steps {
+        if !matches!(step, Step::Expect(..) | Step::Nothing) {
+            stage.step(step).map_err(|error| format!("{line}: {error}"))?;
+        }
+        all.extend(stage.pending.drain(..));
+    }
+    Ok(all)
+}
+
 struct Stage {
     session: Session,
     field_bytes_max: usize,

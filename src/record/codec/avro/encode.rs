@@ -161,11 +161,14 @@ impl Writer<'_> {
     /// Zigzag, little-endian, seven bits a byte.
     fn long(&mut self, number: i64) {
         let mut bits = (number << 1 ^ number >> 63).cast_unsigned();
-        while bits > 0x7F {
-            self.out.push((bits & 0x7F) as u8 | 0x80);
+        loop {
+            let [low, ..] = bits.to_le_bytes();
             bits >>= 7;
+            if bits == 0 {
+                return self.out.push(low & 0x7F);
+            }
+            self.out.push(low | 0x80);
         }
-        self.out.push(bits as u8);
     }
 }
 

@@ -1,0 +1,19 @@
+//! The program `reflex` against a real Kafka: exactly-once, dead letters, stops, topics, publishing.
+//!
+//! One broker for the whole binary (`harness`); every test has topics, a group and a data directory of its own.
+
+#![allow(clippy::expect_used, reason = "a broken expectation is a failed test")]
+#![allow(clippy::disallowed_methods, clippy::disallowed_types, reason = "real processes need the real clock")]
+
+mod harness;
+
+mod kafka {
+    pub mod world;
+
+    mod commands;
+    mod commit;
+    mod dead_letters;
+    mod faults;
+    mod refusals;
+    mod story;
+}
