@@ -1,6 +1,7 @@
 //! Crashes, stops, restarts: every input once, whatever happens.
 
 use std::collections::BTreeMap;
+use std::process::Command;
 use std::thread;
 use std::time::Duration;
 
@@ -102,6 +103,32 @@ fn the_broker_dies_and_comes_back_and_the_worker_goes_on() {
     });
     world.wait_until_processed();
     running.stop();
+    assert_exactly_once(&world);
+}
+
+#[test]
+fn the_broker_hangs_in_the_middle_of_commits_and_nothing_is_repeated() {
+    let broker = harness::broker();
+    let world = World::on(broker.bootstrap(), "hang");
+    world.apply();
+    let running = world.run(&[]);
+    let signal = |signal: &str| {
+        let sent = Command::new("kill").args([signal, &broker.pid().to_string()]).status().expect("kill");
+        assert!(sent.success());
+    };
+    thread::scope(|scope| {
+        let sending = scope.spawn(|| send_slowly(&world));
+        world.wait_for_records(&world.topics().overrides, SESSIONS / 8);
+        signal("-STOP");
+        // Longer than a call may take: the outcome of the commit under way is unknown.
+        thread::sleep(Duration::from_secs(10));
+        signal("-CONT");
+        sending.join().expect("all sent");
+    });
+    world.wait_until_processed();
+    let log = running.stop();
+    println!("{log}");
+    assert!(!log.contains("rebuilt=0"), "the commit was not interrupted: {log}");
     assert_exactly_once(&world);
 }
 

@@ -133,6 +133,8 @@ impl World {
             .set("bootstrap.servers", &self.bootstrap)
             .set("partitioner", "murmur2_random")
             .set("enable.idempotence", "true")
+            // The topic's limit is what is tested, not the client's.
+            .set("message.max.bytes", "10000000")
             .create()
             .expect("a producer")
     }
@@ -317,6 +319,9 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
+        if thread::panicking() {
+            eprintln!("{}", self.log());
+        }
         // Already gone is fine.
         let _ = self.child.kill();
         let _ = self.child.wait();
