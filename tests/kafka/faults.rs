@@ -5,6 +5,7 @@ use std::process::Command;
 use std::thread;
 use std::time::Duration;
 
+use super::proxy::{Lost, Proxy};
 use super::world::{Running, World, story};
 use crate::harness;
 
@@ -126,10 +127,44 @@ fn the_broker_hangs_in_the_middle_of_commits_and_nothing_is_repeated() {
         sending.join().expect("all sent");
     });
     world.wait_until_processed();
-    let log = running.stop();
-    println!("{log}");
-    assert!(!log.contains("rebuilt=0"), "the commit was not interrupted: {log}");
+    running.stop();
     assert_exactly_once(&world);
+}
+
+/// Loses the end of one transaction in the middle of the run.
+fn lose(lost: Lost, name: &str) {
+    let proxy = Proxy::listen(5, lost);
+    let port = proxy.port;
+    let broker = harness::Broker::start(&[
+        ("listeners", "PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller},PROXY://127.0.0.1:{extra}"),
+        ("advertised.listeners", &format!("PLAINTEXT://127.0.0.1:{{port}},PROXY://127.0.0.1:{port}")),
+        ("listener.security.protocol.map", "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,PROXY:PLAINTEXT"),
+    ])
+    .expect("a broker");
+    proxy.forward(&broker.extra_address());
+    let world = World::on(broker.bootstrap(), name);
+    world.apply();
+    let mut command = world.command(&["run"]);
+    command.env("REFLEX_BOOTSTRAP_SERVERS", format!("127.0.0.1:{port}"));
+    let running = Running::start(command, world.folder.path());
+    running.wait_for_log("assigned");
+    send_slowly(&world);
+    world.wait_until_processed();
+    let log = running.stop();
+    assert!(proxy.ends() > 5, "{} ends only", proxy.ends());
+    assert!(log.contains("rebuilt=1"), "the outcome was not unknown: {log}");
+    assert!(log.contains(" dropped=0"), "{log}");
+    assert_exactly_once(&world);
+}
+
+#[test]
+fn a_commit_whose_answer_is_lost_is_known_by_its_offsets() {
+    lose(Lost::Answer, "lost-answer");
+}
+
+#[test]
+fn a_commit_whose_request_is_lost_is_sent_again() {
+    lose(Lost::Request, "lost-request");
 }
 
 #[test]
