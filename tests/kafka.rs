@@ -9,6 +9,7 @@
 mod harness;
 
 mod kafka {
+    pub mod proxy;
     pub mod world;
 
     mod commands;

@@ -24,6 +24,7 @@ impl From<EngineError> for Failure {
 }
 
 /// Output that cannot be written.
+#[allow(clippy::needless_pass_by_value, reason = "it is handed to map_err")]
 pub fn unwritable(error: std::io::Error) -> Failure {
     Failure::new(Exit::TryAgain, format_args!("writing the result: {error}"))
 }

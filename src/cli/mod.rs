@@ -47,6 +47,7 @@ is missing there, 70 bug, 75 try again, 77 not permitted, 78 configuration.";
 /// Flags of every verb.
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Settings")]
+#[allow(clippy::doc_markdown, reason = "these comments are shown to users as they are")]
 struct Common {
     /// Settings file [REFLEX_CONFIG; default: config/reflex.toml where it exists]
     #[arg(long, global = true, value_name = "FILE")]

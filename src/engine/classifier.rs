@@ -124,8 +124,10 @@ mod tests {
     const ABORT: (bool, bool, bool) = (false, false, true);
     const NONE: (bool, bool, bool) = (false, false, false);
 
+    type Measured = (&'static str, Call, Code, (bool, bool, bool), Action);
+
     /// What was measured by error injection: injected error, call, code and flags as seen, what to do.
-    const MEASURED: &[(&str, Call, Code, (bool, bool, bool), Action)] = &[
+    const MEASURED: &[Measured] = &[
         ("TxnOffsetCommit ILLEGAL_GENERATION", Call::SendOffsets, Code::IllegalGeneration, ABORT, Action::Abort),
         ("TxnOffsetCommit UNKNOWN_MEMBER_ID", Call::SendOffsets, Code::UnknownMemberId, ABORT, Action::Abort),
         ("TxnOffsetCommit FENCED_INSTANCE_ID", Call::SendOffsets, Code::FencedInstanceId, ABORT, Action::Abort),

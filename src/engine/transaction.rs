@@ -32,7 +32,7 @@ pub const ABORTS_MAX: usize = 10;
 /// Fencings within [`FENCING_WINDOW`]; over: the engine ends and names the id, because two processes use it.
 pub const FENCINGS_MAX: usize = 3;
 /// See [`FENCINGS_MAX`].
-pub const FENCING_WINDOW: Duration = Duration::from_secs(60);
+pub const FENCING_WINDOW: Duration = Duration::from_mins(1);
 
 const DOING: &str = "committing a transaction";
 

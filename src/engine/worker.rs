@@ -55,6 +55,9 @@ pub enum Progress<'a> {
 pub type OnProgress<'a> = &'a mut dyn FnMut(Progress<'_>);
 
 /// Runs one worker until `stop` is set, or it has to give up; commits what it has and closes.
+///
+/// # Errors
+/// Why it had to give up.
 pub fn run(
     config: Config,
     registry: Arc<Registry>,
