@@ -32,15 +32,14 @@ pub struct Args {
 /// When scenarios begin: a fixed instant, so that ids and hashes are the same everywhere.
 const START: Timestamp = Timestamp::EPOCH;
 
+/// Finds the registry a scenario, at its path, is to be played with.
+pub type RegistryOf<'a> = &'a dyn Fn(&Path, &Scenario) -> Result<Arc<Registry>, Failure>;
+
 /// Runs scenario files and reports each; exit 1 where one fails.
 ///
 /// # Errors
 /// Exit 66 for a missing file, 65 for one that is no scenario.
-pub fn run(
-    args: &Args,
-    registry: &dyn Fn(&Path, &Scenario) -> Result<Arc<Registry>, Failure>,
-    out: &mut dyn Write,
-) -> Result<Exit, Failure> {
+pub fn run(args: &Args, registry: RegistryOf<'_>, out: &mut dyn Write) -> Result<Exit, Failure> {
     let mut failed = 0;
     for file in &args.files {
         let name = file.display();
