@@ -1,7 +1,7 @@
 //! The program `reflex` against a real Kafka: exactly-once, dead letters, stops, topics, publishing.
 //!
 //! One broker for the whole binary (`harness`); every test has topics, a group and a data directory of its own.
-
+#![cfg(feature = "shell")]
 #![allow(clippy::expect_used, reason = "a broken expectation is a failed test")]
 #![allow(clippy::disallowed_methods, clippy::disallowed_types, reason = "real processes need the real clock")]
 

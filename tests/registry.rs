@@ -1,6 +1,6 @@
 //! The registry: what is refused, what is doubtful, what a version is, who answers a signature.
 
-#![allow(clippy::disallowed_methods, reason = "tests read fixtures")]
+#![allow(clippy::disallowed_methods, clippy::expect_used, reason = "tests read fixtures and may panic")]
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -9,7 +9,9 @@ use std::path::{Path, PathBuf};
 
 use reflex::record::event::Route;
 use reflex::record::signature::Signature;
-use reflex::registry::{Defaults, Limits, Loaded, Problem, Registry, SourceFile, load, load_and_lint};
+use reflex::registry::{
+    Defaults, Glob, Limits, Loaded, Problem, Registry, ShapePatterns, SourceFile, load, load_and_lint,
+};
 
 fn root() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR"))
@@ -55,7 +57,7 @@ fn render(problems: &[Problem]) -> String {
 }
 
 /// Each folder of `tests/registry/bad` is a registry; `expected.txt` is every problem of it, and one of them has the
-/// code that the folder is named after (up to a dash).
+/// code that the folder is named after (up to a dash). `UPDATE_EXPECTED=1` writes what is found: read the difference.
 #[test]
 fn every_bad_registry_is_reported_with_file_line_column_and_text() {
     let bad = root().join("tests/registry/bad");
@@ -92,6 +94,16 @@ fn five_errors_in_three_files_are_reported_at_once() {
     let problems = load(&folder(&path)).expect_err("five errors");
     let places: Vec<_> = problems.iter().map(|problem| (problem.file.as_str(), problem.line)).collect();
     assert_eq!(places, [("a.toml", 2), ("a.toml", 5), ("b.toml", 3), ("b.toml", 10), ("c.toml", 5)]);
+}
+
+#[test]
+fn a_pattern_that_names_every_node_names_none_in_particular() {
+    let text = "[[signal]]\ncode = \"s\"\nowner = \"team\"\nmatch = { node = \"*\" }\n\
+                [[response]]\nname = \"r\"\nsignal = \"s\"\nscope = \"session\"\nschema_ref = \"d:1\"\nentry_point = \"a\"\n\
+                [[graph]]\nname = \"g\"\nversion = \"1\"\nentry_points = [\"a\"]\n\
+                [[graph]]\nname = \"d\"\nversion = \"1\"\nentry_points = [\"a\"]\n";
+    let loaded = load_and_lint(&one(text)).unwrap_or_else(|problems| panic!("{}", render(&problems)));
+    assert!(loaded.warnings.is_empty(), "{}", render(&loaded.warnings));
 }
 
 #[test]
@@ -155,9 +167,11 @@ fn the_version_does_not_depend_on_comments_blanks_names_or_number_of_files() {
     assert_eq!(loaded(&noisy).registry.version, version);
     let whole: String = files.iter().map(|file| file.text.clone() + "\n").collect();
     assert_eq!(registry(&whole).version, version);
-    let mut shuffled = files.clone();
-    shuffled.reverse();
-    assert_eq!(loaded(&shuffled).registry.version, version, "files count by name");
+    let file =
+        |name: &str, code: &str| SourceFile { name: name.into(), text: format!("[[signal]]\ncode = \"{code}\"\n") };
+    let [a, b] = [file("a.toml", "first"), file("b.toml", "second")];
+    let by_name = loaded(&[b, a]).registry;
+    assert_eq!(by_name.signals[0].code, "first", "order is that of the names");
 }
 
 #[test]
@@ -285,4 +299,90 @@ fn what_is_not_written_has_the_stated_defaults() {
     let graph = &registry.graphs["g:1"];
     assert!(graph.active);
     assert_eq!(graph.nodes.keys().collect::<Vec<_>>(), ["a", "b", "c"], "nodes of edges and entry points are implied");
+}
+
+/// The shape of a failure with one error, by the shipped rules; the session stage does the same for whole chains.
+fn shape(rules: &Registry, event_type: &str, class: &str, code: &str) -> String {
+    let last = class.rsplit(['.', ':', '/', '\\']).next().unwrap_or_default();
+    let status = code.strip_prefix("http_").unwrap_or(code);
+    let is_status = status.len() == 3 && status.bytes().all(|byte| byte.is_ascii_digit());
+    let family = format!("{}xx", &status[..status.len().min(1)]);
+    let any = |globs: &[Glob], facts: &[&str]| globs.iter().any(|glob| facts.iter().any(|fact| glob.matches(fact)));
+    let lists = |patterns: &ShapePatterns| {
+        [
+            (patterns.event_type.is_empty(), any(&patterns.event_type, &[event_type])),
+            (patterns.class.is_empty(), !class.is_empty() && any(&patterns.class, &[class, last])),
+            (patterns.code.is_empty(), !code.is_empty() && any(&patterns.code, &[code])),
+            (patterns.http.is_empty(), is_status && any(&patterns.http, &[status, &family])),
+        ]
+    };
+    let rule = rules.shapes.iter().find(|rule| {
+        rule.any.as_ref().is_none_or(|any| lists(any).into_iter().any(|(_, matched)| matched))
+            && rule.all.as_ref().is_none_or(|all| lists(all).into_iter().all(|(empty, matched)| empty || matched))
+    });
+    rule.map_or_else(|| "app_error".to_owned(), |rule| rule.name.clone())
+}
+
+#[test]
+fn shipped_shape_rules_tell_the_errors_of_known_runtimes_apart() {
+    let rules = loaded(&shipped()).registry;
+    let rows = "\
+        node_failed                    pydantic_core._pydantic_core.ValidationError  ast_decoder           model_output_validation_error
+        node_failed                    langchain_core.exceptions.OutputParserException -                   model_output_validation_error
+        model_output_validation_failed -                                             -                     model_output_validation_error
+        model_output_validation_failed -                                             no_such_function      tool_unknown
+        model_output_validation_failed JSONDecodeError                               json_arguments        tool_args_invalid
+        tool_call_failed               pydantic.ValidationError                      -                     tool_error
+        tool_call_failed               ToolError                                     -                     tool_error
+        tool_call_failed               pydantic_ai.exceptions.ToolFailed             -                     tool_soft_error
+        tool_call_failed               -                                             tool_message_error    tool_soft_error
+        tool_call_failed               agents.exceptions.ToolTimeoutError            -                     tool_timeout
+        tool_call_failed               builtins.TimeoutError                         -                     tool_timeout
+        tool_call_failed               -                                             exit_124              tool_timeout
+        tool_call_failed               requests.exceptions.ConnectionError           exit_1                tool_error
+        tool_call_failed               -                                             http_429              tool_error
+        tool_call_failed               github.RateLimitError                         -                     tool_error
+        tool_call_failed               openai.RateLimitError                         429                   provider_rate_limited
+        model_call_failed              ModelHTTPError                                429                   provider_rate_limited
+        model_call_failed              ModelHTTPError                                402                   provider_quota_exhausted
+        model_call_failed              openai.RateLimitError                         insufficient_quota    provider_quota_exhausted
+        model_call_failed              -                                             503                   provider_overloaded
+        model_call_failed              -                                             529                   provider_overloaded
+        model_call_failed              -                                             504                   model_timeout
+        model_call_failed              -                                             http_500              provider_server_error
+        model_call_failed              -                                             401                   provider_auth_failed
+        model_call_failed              openai.BadRequestError                        400                   app_error
+        model_call_failed              openai.BadRequestError                        context_length_exceeded provider_context_exceeded
+        model_call_failed              builtins.ConnectionError                      -                     provider_connection_failed
+        model_call_failed              asyncio.TimeoutError                          -                     model_timeout
+        node_failed                    builtins.ConnectionError                      -                     app_error
+        node_failed                    -                                             429                   app_error
+        node_failed                    openai._exceptions.RateLimitError             429                   provider_rate_limited
+        node_failed                    langchain_core.exceptions.ModelRateLimitError -                     provider_rate_limited
+        node_failed                    openai.APITimeoutError                        -                     model_timeout
+        node_failed                    openai.APIConnectionError                     -                     provider_connection_failed
+        node_failed                    anthropic.OverloadedError                     529                   provider_overloaded
+        node_failed                    anthropic.AuthenticationError                 401                   provider_auth_failed
+        node_failed                    langgraph.errors.NodeTimeoutError             -                     node_timeout
+        node_failed                    temporalio.exceptions.TimeoutError            START_TO_CLOSE        node_timeout
+        graph_failed                   langgraph.errors.GraphRecursionError          GRAPH_RECURSION_LIMIT step_limit_reached
+        graph_failed                   agents.exceptions.MaxTurnsExceeded            -                     step_limit_reached
+        graph_failed                   pydantic_ai.exceptions.UsageLimitExceeded     -                     budget_exhausted
+        node_failed                    pydantic_ai.exceptions.IncompleteToolCall     -                     token_limit_exceeded
+        node_failed                    langgraph.errors.InvalidUpdateError           INVALID_CONCURRENT_GRAPH_UPDATE graph_contract_violated
+        graph_failed                   InputGuardrailTripwireTriggered               -                     guardrail_tripped
+        model_call_failed              ContentFilterError                            -                     content_filtered
+        model_call_failed              langchain_core.exceptions.ModelRefusalError   -                     model_refusal
+        node_failed                    AI_NoSuchToolError                            -                     tool_unknown
+        node_failed                    AI_NoObjectGeneratedError                     -                     model_output_validation_error
+        node_failed                    langgraph.prebuilt.ToolInvocationError        -                     tool_args_invalid
+        tool_call_cancelled            -                                             -                     cancelled
+        node_failed                    langgraph.errors.NodeCancelledError           -                     cancelled
+        lease_lost                     -                                             -                     lease_lost
+        node_failed                    builtins.ValueError                           -                     app_error
+        stuck                          -                                             -                     app_error";
+    for row in rows.lines() {
+        let cells: Vec<_> = row.split_whitespace().map(|cell| if cell == "-" { "" } else { cell }).collect();
+        assert_eq!(shape(&rules, cells[0], cells[1], cells[2]), cells[3], "{row}");
+    }
 }

@@ -30,7 +30,7 @@ open_enum! {
         UnknownSchema = "unknown_schema",
         /// Avro bytes that do not fit their schema.
         BadAvro = "bad_avro",
-        /// A CloudEvent that lacks what the specification requires, or carries data of another kind.
+        /// A `CloudEvent` that lacks what the specification requires, or carries data of another kind.
         BadCloudEvent = "bad_cloudevent",
         /// Its outputs cannot be published.
         Unpublishable = "unpublishable",

@@ -37,6 +37,7 @@ pub struct Output {
     pub value: Option<Record>,
 }
 
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde's signature")]
 fn topic_name<S: serde::Serializer>(topic: &Topic, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.serialize_str(topic.name())
 }

@@ -41,7 +41,7 @@ open_enum! {
         Degraded = "degraded",
         /// A stable subset back on the original path.
         Trial = "trial",
-        /// Operator: this schema_ref, whatever else says.
+        /// Operator: this `schema_ref`, whatever else says.
         Force = "force",
         /// Operator: the global schema, whatever else says.
         Deny = "deny",

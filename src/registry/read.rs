@@ -123,10 +123,8 @@ fn raw_tables<'a>(documents: &'a [Document<'a>], report: &mut Reporter<'_>) -> V
             counts.entry((*file, kind.unwrap_or_default().to_owned())).and_modify(|count| *count += 1).or_insert(1);
             continue;
         };
-        let mut tables: Vec<_> = parsed.into_inner().into_iter().collect();
-        // The parser sorts keys by name; registry order is the order of the text.
-        tables.sort_by_key(|(key, _)| key.span().start);
-        for (key, value) in tables {
+        // Kinds come by name; within a kind, the only order that counts, tables come as they are written.
+        for (key, value) in parsed.into_inner() {
             let kind = key.get_ref().to_string();
             let span = value.span();
             match value.into_inner() {

@@ -48,8 +48,10 @@ impl Session {
             Verb::Lift => self.lift(command, &why, effects),
             Verb::Approve => self.approve(command, &why, effects),
             Verb::Reject => self.reject(command, &why, effects),
-            Verb::Freeze => self.freeze(true, command, &cause, effects),
-            Verb::Unfreeze => self.freeze(false, command, &cause, effects),
+            Verb::Freeze | Verb::Unfreeze => {
+                self.freeze(command, &cause, effects);
+                Ok(())
+            }
         };
         let (to, reason) = match outcome {
             Ok(()) => ("done", command.reason.as_str()),
@@ -96,6 +98,9 @@ impl Session {
         if command.content_hash.as_deref() != hash {
             return Err("other_content_hash");
         }
+        if self.frozen {
+            return Err("frozen");
+        }
         let tenant = waiting.intervention.tenant.clone();
         let replaces = waiting.replaces.clone();
         let past_irreversible = self.table.get(serial).is_some_and(|tracked| {
@@ -104,7 +109,11 @@ impl Session {
             run.is_some_and(|run| tracked.runs[run].irreversible)
         });
         let limit = self.registry.limits.session_overrides_live_max;
-        let full = replaces.is_none() && !self.guards.overrides_live.admits(limit, tenant.as_deref());
+        let replaces_live = self
+            .table
+            .get(serial)
+            .is_some_and(|tracked| tracked.overrides.iter().any(|live| Some(&live.override_id) == replaces.as_ref()));
+        let full = !replaces_live && !self.guards.overrides_live.admits(limit, tenant.as_deref());
         if full {
             return Err("limit:session_overrides_live_max");
         }
@@ -128,13 +137,8 @@ impl Session {
         Ok(())
     }
 
-    fn freeze(
-        &mut self,
-        frozen: bool,
-        command: &Command,
-        cause: &Evidence,
-        effects: &mut Effects,
-    ) -> Result<(), &'static str> {
+    fn freeze(&mut self, command: &Command, cause: &Evidence, effects: &mut Effects) {
+        let frozen = command.verb == Verb::Freeze;
         let words = |frozen: bool| if frozen { "frozen" } else { "running" };
         let from = words(std::mem::replace(&mut self.frozen, frozen));
         let task = self.task.clone();
@@ -148,6 +152,5 @@ impl Session {
             cause: Some(cause.clone()),
         };
         effects.outputs.push(self.chain.record(self.now, transition));
-        Ok(())
     }
 }

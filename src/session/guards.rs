@@ -26,7 +26,7 @@ impl Usage {
             return false;
         }
         let half_used = self.total >= limit.div_ceil(2);
-        let share = limit.div_ceil(5).max(1);
+        let share = (limit / 5).max(1);
         !half_used || tenant.is_none_or(|tenant| self.by_tenant.get(tenant).copied().unwrap_or(0) < share)
     }
 

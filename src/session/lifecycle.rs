@@ -9,11 +9,11 @@ use crate::record::intervention::InterventionStatus as Status;
 use crate::record::time::Timestamp;
 use crate::session::effects::Effects;
 use crate::session::intervention::Why;
-use crate::session::table::{Due, Serial};
+use crate::session::table::{Due, Serial, Tracked};
 use crate::session::track::Run;
 use crate::session::{Arrival, Session};
 
-/// How many idle sessions are looked at to find one without an override when the table is full.
+/// How many idle sessions are looked at to find those without an override when the table is full.
 const EVICTION_TRIES: usize = 64;
 
 impl Session {
@@ -41,7 +41,7 @@ impl Session {
 
     fn idle(&mut self, serial: Serial) {
         if self.table.get(serial).is_some_and(|tracked| !tracked.is_held()) {
-            self.forget(serial);
+            self.lose(serial);
         } else {
             let idle_at = self.idle_at();
             self.table.postpone_idle(serial, idle_at);
@@ -75,20 +75,34 @@ impl Session {
         if let Some(serial) = self.table.find(tenant, &event.session_id) {
             return serial;
         }
-        if self.table.len() >= self.registry.limits.sessions_tracked_max as usize
-            && let Some(oldest) = self.table.longest_idle(EVICTION_TRIES)
-        {
-            self.counts.sessions_evicted += 1;
-            self.forget(oldest);
-        }
+        self.make_room();
         let idle_at = self.idle_at();
         self.table.insert(tenant, &event.session_id, idle_at)
+    }
+
+    /// Forgets who was idle longest, until one more fits. Those that are held go to the end of the queue, so that they
+    /// are not looked at again and again.
+    fn make_room(&mut self) {
+        let idle_at = self.idle_at();
+        for _ in 0..EVICTION_TRIES {
+            if self.table.tracked() < self.registry.limits.sessions_tracked_max as usize {
+                return;
+            }
+            let Some(oldest) = self.table.longest_idle() else { return };
+            if self.table.get(oldest).is_some_and(Tracked::is_held) {
+                self.table.postpone_idle(oldest, idle_at);
+            } else {
+                self.counts.sessions_evicted += 1;
+                self.lose(oldest);
+            }
+        }
     }
 
     /// Position of the event's run in its session, opened where it is new.
     pub(crate) fn open_run(&mut self, serial: Serial, event: &Event<'_>) -> Option<usize> {
         let shadow = *event.route() == Route::Shadow;
         let max = (self.registry.limits.runs_per_session_max as usize).max(1);
+        let idle_at = self.idle_at();
         let tracked = self.table.get_mut(serial)?;
         let run_id = event.run_id.as_deref();
         if let Some(index) = tracked.run_index(&event.graph, run_id, shadow) {
@@ -96,7 +110,10 @@ impl Session {
         }
         if tracked.runs.len() >= max {
             let oldest = tracked.runs.remove(0);
-            self.guards.irreversible_runs -= u32::from(oldest.irreversible);
+            if oldest.irreversible {
+                self.guards.irreversible_runs -= 1;
+                self.guards.irreversible_unknown_until = Some(idle_at);
+            }
         }
         tracked.runs.push(Run::new(&event.graph, run_id, shadow));
         Some(tracked.runs.len() - 1)
@@ -143,6 +160,8 @@ impl Session {
             return;
         }
         let serial = self.track(event);
+        let idle_at = self.idle_at();
+        self.table.postpone_idle(serial, idle_at);
         let Some(run) = self.open_run(serial, event) else { return };
         if let Some(tracked) = self.table.get_mut(serial) {
             let before = std::mem::replace(&mut tracked.runs[run].irreversible, true);
@@ -237,9 +256,17 @@ impl Session {
 
     /// Forgets a session that holds nothing any more.
     pub(crate) fn forget_if_empty(&mut self, serial: Serial) {
-        if self.table.get(serial).is_some_and(crate::session::table::Tracked::is_empty) {
+        if self.table.get(serial).is_some_and(Tracked::is_empty) {
             self.forget(serial);
         }
+    }
+
+    /// Forgets a session that may go on: a run past an irreversible node is not known any more.
+    fn lose(&mut self, serial: Serial) {
+        if self.table.get(serial).is_some_and(|tracked| tracked.runs.iter().any(|run| run.irreversible)) {
+            self.guards.irreversible_unknown_until = Some(self.idle_at());
+        }
+        self.forget(serial);
     }
 
     fn forget(&mut self, serial: Serial) {

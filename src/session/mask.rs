@@ -200,7 +200,7 @@ mod tests {
             ("[columns] stay", "[columns] stay"),
             ("{'never closed", "*"),
             ("request invalid, data error. status_code=500", "request invalid, data error. *=*"),
-            ("see https://a.example/x?y=1,z=2|3; then go", "see * then go"),
+            ("see https://a.example/x?y=1,z=2|3; then go", "see *; then go"),
             ("path C:\\temp\\file gone", "path * gone"),
             ("took 30.5s.", "took *."),
             ("a   b\tc", "a b c"),

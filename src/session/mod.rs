@@ -160,8 +160,9 @@ impl Session {
             EventType::GraphStarted => self.graph_started(event),
             EventType::GraphCompleted => self.run_ended(arrival, effects),
             EventType::GraphFailed => {
-                self.graph_failed(arrival, effects);
-                self.run_ended(arrival, effects);
+                if self.graph_failed(arrival, effects) {
+                    self.run_ended(arrival, effects);
+                }
             }
             EventType::SessionEnded => self.session_ended(arrival, effects),
             EventType::OverrideIgnored => self.override_ignored(arrival, effects),
@@ -186,7 +187,7 @@ impl Session {
     /// Use of the guards now: live overrides and tracked sessions.
     #[must_use]
     pub fn in_use(&self) -> (u32, usize) {
-        (self.guards.overrides_live.total(), self.table.len())
+        (self.guards.overrides_live.total(), self.table.tracked())
     }
 }
 

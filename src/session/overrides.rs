@@ -24,9 +24,9 @@ impl Session {
         why: &Why<'_>,
         effects: &mut Effects,
     ) -> String {
-        let replaced = replaces.and_then(|id| self.take_override(serial, id));
-        let from = replaced.as_ref().map(|_| "active");
-        let record = self.override_record(intervention, plan, replaced);
+        let former = replaces.and_then(|id| self.take_override(serial, id));
+        let from = former.as_ref().map(|_| "active");
+        let record = self.override_record(intervention, plan, former);
         let id = record.override_id.clone();
         self.guards.overrides_live.add(record.tenant.as_deref());
         self.owners.insert(id.clone(), serial);
@@ -130,8 +130,8 @@ impl Session {
 
     /// The live override that ends with the run this event ends: the one whose own schema was running.
     pub(crate) fn override_ended_by(&self, serial: Serial, event: &Event<'_>) -> Option<String> {
-        let schema = event.running_schema();
         let live = self.table.get(serial)?.overrides.iter().find(|live| live.graph == event.graph.as_str())?;
+        let schema = event.running_schema();
         let own = live.schema_ref.is_some() && live.schema_ref.as_deref() == schema.as_deref();
         own.then(|| live.override_id.clone())
     }

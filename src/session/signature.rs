@@ -96,20 +96,21 @@ impl Session {
         }
     }
 
-    /// `graph_failed`: signs the run's last failing node, or the graph's own error.
-    pub(crate) fn graph_failed(&mut self, arrival: &Arrival<'_>, effects: &mut Effects) {
+    /// `graph_failed`: signs the run's last failing node, or the graph's own error. Whether the event is new: one that
+    /// comes twice ends nothing.
+    pub(crate) fn graph_failed(&mut self, arrival: &Arrival<'_>, effects: &mut Effects) -> bool {
         let event = arrival.event;
         let registry = self.registry.clone();
         let facts = Facts::of(event.event_type.as_str(), event.error.as_ref());
         if facts.is_interrupt(&registry.defaults) {
             self.counts.interrupts += 1;
-            return;
+            return true;
         }
         let known = self.table.find(event.tenant.as_deref(), &event.session_id);
         if arrival.late || (known.is_none() && facts.is_empty()) {
-            return;
+            return true;
         }
-        let Some(serial) = self.admit(arrival) else { return };
+        let Some(serial) = self.admit(arrival) else { return false };
         let last = self.table.get(serial).and_then(|tracked| {
             let run = tracked.run_index(&event.graph, event.run_id.as_deref(), *event.route() == Route::Shadow)?;
             let place = tracked.runs[run].last_failing(event.route())?;
@@ -125,6 +126,7 @@ impl Session {
             _ if !facts.is_empty() => self.sign_graph(arrival, serial, facts, effects),
             _ => {}
         }
+        true
     }
 
     /// Whether the graph failed of what the node failed of; an error that says nothing is taken for it.
@@ -192,7 +194,7 @@ impl Session {
         let mut evidence = track.evidence.clone();
         close_evidence(&mut evidence, arrival, by, self.registry.limits.evidence_events_max as usize);
         let case = self.case(arrival, serial, run, Some(place), &shape);
-        self.respond(case, evidence, effects);
+        self.respond(&case, evidence, effects);
     }
 
     /// The case of a place in a run, its signature exhausted.

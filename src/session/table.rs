@@ -78,7 +78,7 @@ pub struct Table {
 impl Table {
     /// Number of tracked sessions.
     #[must_use]
-    pub fn len(&self) -> usize {
+    pub fn tracked(&self) -> usize {
         self.sessions.len()
     }
 
@@ -176,11 +176,10 @@ impl Table {
         }
     }
 
-    /// The session without override or proposal whose idle deadline is first; looks at no more than `tries`.
+    /// The session whose idle deadline is first.
     #[must_use]
-    pub fn longest_idle(&self, tries: usize) -> Option<Serial> {
-        let free = |serial: &Serial| self.sessions.get(serial).is_some_and(|tracked| !tracked.is_held());
-        self.idle.iter().take(tries).map(|(_, serial)| *serial).find(free)
+    pub fn longest_idle(&self) -> Option<Serial> {
+        self.idle.first().map(|(_, serial)| *serial)
     }
 }
 

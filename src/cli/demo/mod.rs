@@ -131,6 +131,7 @@ fn failed(error: EngineError) -> Failure {
     Failure::new(Exit::Unavailable, error)
 }
 
+#[allow(clippy::needless_pass_by_value, reason = "the form that map_err takes")]
 fn unwritable(error: std::io::Error) -> Failure {
     Failure::new(Exit::TryAgain, format_args!("cannot write: {error}"))
 }

@@ -60,12 +60,11 @@ pub fn run(
     for bad in log.malformed.iter().filter(|_| shape == Shape::Ndjson || second.is_some()) {
         eprintln!("{}:{}: {}: {}", report::plain(&bad.file), bad.line, bad.code, bad.message);
     }
-    let found = match second {
-        Some(second) => difference(&log, registry, second, shape, out)?,
-        None => {
-            replay(log, registry, shape, out)?;
-            false
-        }
+    let found = if let Some(second) = second {
+        difference(&log, registry, second, shape, out)?
+    } else {
+        replay(log, registry, shape, out)?;
+        false
     };
     if args.strict && malformed > 0 {
         return Err(Failure::new(Exit::BadInput, format_args!("{malformed} malformed lines")));
@@ -140,6 +139,7 @@ fn write_json<T: serde::Serialize>(value: &T, out: &mut dyn Write) -> Result<(),
     out.write_all(b"\n").map_err(unwritable)
 }
 
+#[allow(clippy::needless_pass_by_value, reason = "the form that map_err takes")]
 fn unwritable(error: std::io::Error) -> Failure {
     // A closed pipe is the reader's decision, not a fault of this program.
     let exit = if error.kind() == std::io::ErrorKind::BrokenPipe { Exit::Done } else { Exit::TryAgain };

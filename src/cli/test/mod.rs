@@ -32,15 +32,14 @@ pub struct Args {
 /// When scenarios begin: a fixed instant, so that ids and hashes are the same everywhere.
 const START: Timestamp = Timestamp::EPOCH;
 
+/// Finds the registry a scenario, at its path, is to be played with.
+pub type RegistryOf<'a> = &'a dyn Fn(&Path, &Scenario) -> Result<Arc<Registry>, Failure>;
+
 /// Runs scenario files and reports each; exit 1 where one fails.
 ///
 /// # Errors
 /// Exit 66 for a missing file, 65 for one that is no scenario.
-pub fn run(
-    args: &Args,
-    registry: &dyn Fn(&Path, &Scenario) -> Result<Arc<Registry>, Failure>,
-    out: &mut dyn Write,
-) -> Result<Exit, Failure> {
+pub fn run(args: &Args, registry: RegistryOf<'_>, out: &mut dyn Write) -> Result<Exit, Failure> {
     let mut failed = 0;
     for file in &args.files {
         let name = file.display();
@@ -73,6 +72,22 @@ pub fn play(scenario: &Scenario, registry: Arc<Registry>) -> Result<(), String> 
         stage.step(step).map_err(|error| format!("{line}: {error}"))?;
     }
     stage.settled(false).map_err(|error| format!("{last}: at the end: {error}"))
+}
+
+/// Everything a scenario publishes, expectations left aside.
+///
+/// # Errors
+/// `LINE: an event or command that is none`.
+pub fn records(scenario: &Scenario, registry: Arc<Registry>) -> Result<Vec<Output>, String> {
+    let mut stage = Stage::new(registry);
+    let mut all = Vec::new();
+    for (line, step) in &scenario.steps {
+        if !matches!(step, Step::Expect(..) | Step::Nothing) {
+            stage.step(step).map_err(|error| format!("{line}: {error}"))?;
+        }
+        all.extend(stage.pending.drain(..));
+    }
+    Ok(all)
 }
 
 struct Stage {

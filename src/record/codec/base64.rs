@@ -1,4 +1,4 @@
-//! Base64 as CloudEvents write it (RFC 4648 section 4): standard alphabet, padded.
+//! Base64 as `CloudEvents` write it (RFC 4648 section 4): standard alphabet, padded.
 
 /// Decodes padded base64; `None` where the text is not exactly that.
 pub(super) fn decode(text: &str) -> Option<Vec<u8>> {

@@ -1,4 +1,4 @@
-//! CloudEvents 1.0 on Kafka, binary and structured mode, and the runtime events inside them.
+//! `CloudEvents` 1.0 on Kafka, binary and structured mode, and the runtime events inside them.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -13,7 +13,7 @@ use crate::record::codec::{Schemas, base64, json, plain};
 use crate::record::dead_letter::{Code, Rejection};
 use crate::record::text::Text;
 
-/// One CloudEvent. `id`, `source`, `type` and `specversion` are there and not empty; the version is 1.0.
+/// One `CloudEvent`. `id`, `source`, `type` and `specversion` are there and not empty; the version is 1.0.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CloudEvent<'a> {
     /// Context attributes by name, `datacontenttype` among them; booleans and whole numbers as text.
@@ -151,7 +151,7 @@ fn attribute_text(raw: &str) -> Result<String, serde_json::Error> {
     }
 }
 
-/// The JSON text of the runtime event in a CloudEvent: its data, completed from the envelope.
+/// The JSON text of the runtime event in a `CloudEvent`: its data, completed from the envelope.
 pub(super) fn event_text<'a>(
     mode: CloudEventsMode,
     headers: &Headers<'_>,
@@ -189,17 +189,20 @@ const FILLED: [(&str, &str); 5] = [
     ("node", "subject"),
 ];
 
-/// Prefix of CloudEvents types that is not part of an event's type.
+/// Prefix of `CloudEvents` types that is not part of an event's type.
 const TYPE_PREFIX: &str = "reflex.";
 
 /// Adds the fields that the data lacks, or holds as null, from the envelope. What the data says wins.
 fn complete<'a>(attributes: &BTreeMap<String, String>, data: Cow<'a, str>) -> Result<Cow<'a, str>, Rejection> {
-    if !json::starts_object(&data) || serde_json::from_str::<IgnoredAny>(&data).is_err() {
+    // A derived struct would take an array too.
+    if !json::starts_object(&data) {
         return Err(bad("data: not a JSON object"));
     }
-    let Ok(given) = serde_json::from_str::<Given<'_>>(&data) else {
+    let given = match serde_json::from_str::<Given<'_>>(&data) {
+        Ok(given) => given,
+        Err(_) if serde_json::from_str::<IgnoredAny>(&data).is_err() => return Err(bad("data: not a JSON object")),
         // A field that stands twice: the reader of the event says so.
-        return Ok(data);
+        Err(_) => return Ok(data),
     };
     let mut added = String::new();
     let mut nulls = Vec::new();
@@ -211,7 +214,7 @@ fn complete<'a>(attributes: &BTreeMap<String, String>, data: Cow<'a, str>) -> Re
         let value = serde_json::Value::from(value).to_string();
         match raw {
             Some(raw) => nulls.push((raw.get().as_ptr() as usize - data.as_ptr() as usize, value)),
-            None => added.push_str(&format!("\"{field}\":{value},")),
+            None => added.extend(["\"", field, "\":", &value, ","]),
         }
     }
     if added.is_empty() && nulls.is_empty() {

@@ -10,7 +10,7 @@ use crate::record::dead_letter::{Code, Rejection};
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Headers<'h>(pub &'h [(&'h str, Option<&'h [u8]>)]);
 
-/// How a CloudEvent is laid over a record.
+/// How a `CloudEvent` is laid over a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CloudEventsMode {
     /// Attributes in headers, data in the value.
@@ -55,7 +55,7 @@ impl<'h> Headers<'h> {
         std::str::from_utf8(self.last(CONTENT_TYPE)?).ok()
     }
 
-    /// Whether the record is a CloudEvent, and in which mode.
+    /// Whether the record is a `CloudEvent`, and in which mode.
     ///
     /// # Errors
     /// `bad_cloudevent` for an event format other than JSON (`application/cloudevents+avro`, a batch ...).

@@ -20,7 +20,10 @@ pub fn event(text: &str, field_bytes_max: usize) -> Result<Event<'_>, Rejection>
         return Err(diagnose(text, None));
     }
     match serde_json::from_str::<Event<'_>>(text) {
-        Ok(event) => check(event, text.len(), field_bytes_max),
+        Ok(event) => match fault(&event, text.len(), field_bytes_max) {
+            None => Ok(event),
+            Some(rejection) => Err(rejection),
+        },
         Err(error) => Err(diagnose(text, duplicate_field(&error.to_string()))),
     }
 }
@@ -47,7 +50,8 @@ pub(super) fn starts_object(text: &str) -> bool {
     text.trim_start_matches([' ', '\t', '\n', '\r']).starts_with('{')
 }
 
-fn check(event: Event<'_>, text_bytes: usize, field_bytes_max: usize) -> Result<Event<'_>, Rejection> {
+/// What types alone do not say. By reference: an event is large to move.
+fn fault(event: &Event<'_>, text_bytes: usize, field_bytes_max: usize) -> Option<Rejection> {
     let required: [(&str, &str); 4] = [
         ("event_id", &event.event_id),
         ("type", event.event_type.as_str()),
@@ -55,21 +59,21 @@ fn check(event: Event<'_>, text_bytes: usize, field_bytes_max: usize) -> Result<
         ("graph", &event.graph),
     ];
     if let Some((name, _)) = required.iter().find(|(_, text)| text.is_empty()) {
-        return Err(Rejection::new(Code::BadField, format_args!("{name}: empty")));
+        return Some(Rejection::new(Code::BadField, format_args!("{name}: empty")));
     }
     // No field is longer than the whole text: most events need no look at each.
     if text_bytes > field_bytes_max
-        && let Some(name) = too_long(&event, field_bytes_max)
+        && let Some(name) = too_long(event, field_bytes_max)
     {
-        return Err(Rejection::new(Code::BadField, format_args!("{name}: longer than {field_bytes_max} bytes")));
+        return Some(Rejection::new(Code::BadField, format_args!("{name}: longer than {field_bytes_max} bytes")));
     }
     if *event.route() != Route::Primary && event.schema_ref.is_none() {
-        return Err(Rejection::new(Code::MissingField, "schema_ref: required unless the route is primary"));
+        return Some(Rejection::new(Code::MissingField, "schema_ref: required unless the route is primary"));
     }
     if event.attributes.is_some_and(|raw| !raw.get().starts_with('{')) {
-        return Err(Rejection::new(Code::BadField, "attributes: not an object"));
+        return Some(Rejection::new(Code::BadField, "attributes: not an object"));
     }
-    Ok(event)
+    None
 }
 
 /// The first field over the limit among those that become keys, parts of signatures or words of records. Messages and

@@ -1,12 +1,12 @@
-//! Bytes to records and back: JSON, CloudEvents, Avro, told apart by first bytes and headers.
+//! Bytes to records and back: JSON, `CloudEvents`, Avro, told apart by first bytes and headers.
 //!
 //! [`decode`] is the one door for events: whatever their encoding, it gives their JSON text, which [`json::event`] reads.
 //! Plain JSON is borrowed, so that the common case costs one check for UTF-8 and no allocation.
 //!
 //! | first match wins | encoding |
 //! |---|---|
-//! | `content-type: application/cloudevents+json` | CloudEvents, structured |
-//! | a `ce_specversion` header | CloudEvents, binary; its data is told apart by the rows below |
+//! | `content-type: application/cloudevents+json` | `CloudEvents`, structured |
+//! | a `ce_specversion` header | `CloudEvents`, binary; its data is told apart by the rows below |
 //! | bytes `C3 01` | Avro single-object: the schema's fingerprint, then the body |
 //! | `__value_schema_id` header with an id | Avro body alone |
 //! | byte `00` | schema-registry framing: 4 bytes of schema id, then the Avro body |
@@ -66,7 +66,7 @@ pub fn decode<'a>(
     if decoded.len() > text_bytes_max { Err(oversized(text_bytes_max)) } else { Ok(decoded) }
 }
 
-/// An event that is no CloudEvent, or the data of one.
+/// An event that is no `CloudEvent`, or the data of one.
 fn plain<'a>(
     headers: &Headers<'_>,
     bytes: &'a [u8],

@@ -72,11 +72,9 @@ fn failing_nodes(
     let Some(signal) = signal(registry, &response.signal) else { return };
     let Some(pattern) = &signal.matches.node else { return };
     let failing = failing_graphs(registry, signal);
-    let mut originals = failing.iter().filter(|graph| graph.schema_ref() != schema_ref).peekable();
-    let unknown = originals.peek().is_none();
-    let originals: Vec<_> = originals.collect();
-    let may_fail =
-        |node: &str| pattern.is_literal() || unknown || originals.iter().any(|graph| graph.nodes.contains_key(node));
+    let originals: Vec<_> = failing.iter().filter(|graph| graph.schema_ref() != schema_ref).collect();
+    let is_in_original = |node: &str| originals.iter().any(|graph| graph.nodes.contains_key(node));
+    let may_fail = |node: &str| pattern.is_literal() || originals.is_empty() || is_in_original(node);
     for node in named_nodes(degraded, pattern).filter(|node| may_fail(node)) {
         if !response.replaces.iter().any(|replaced| replaced == node) {
             let message = format_args!(

@@ -41,7 +41,7 @@ impl Form {
                 if self.opens(&record.name, namespace, "record") {
                     self.text.push_str(r#","fields":["#);
                     self.separated(&record.fields, |form, field| {
-                        form.text.push_str(&format!(r#"{{"name":"{}","type":"#, field.name));
+                        form.put(&[r#"{"name":""#, &field.name, r#"","type":"#]);
                         form.write(&field.schema, own.namespace());
                         form.text.push('}');
                     });
@@ -51,7 +51,7 @@ impl Form {
             Schema::Enum(schema) => {
                 if self.opens(&schema.name, namespace, "enum") {
                     self.text.push_str(r#","symbols":["#);
-                    self.separated(&schema.symbols, |form, symbol| form.text.push_str(&format!(r#""{symbol}""#)));
+                    self.separated(&schema.symbols, |form, symbol| form.put(&["\"", symbol, "\""]));
                     self.text.push_str("]}");
                 }
             }
@@ -62,9 +62,13 @@ impl Form {
                 InnerDecimalSchema::Fixed(fixed) => self.fixed(fixed, namespace),
                 InnerDecimalSchema::Bytes => self.text.push_str(r#""bytes""#),
             },
-            Schema::Ref { name } => self.text.push_str(&format!(r#""{}""#, name.fullname(namespace))),
+            Schema::Ref { name } => self.put(&["\"", &name.fullname(namespace), "\""]),
             simple => self.text.push_str(simple_name(simple)),
         }
+    }
+
+    fn put(&mut self, parts: &[&str]) {
+        self.text.extend(parts.iter().copied());
     }
 
     fn wrapped(&mut self, opening: &str, inner: &Schema, namespace: Option<&str>) {
@@ -84,7 +88,7 @@ impl Form {
 
     fn fixed(&mut self, fixed: &FixedSchema, namespace: Option<&str>) {
         if self.opens(&fixed.name, namespace, "fixed") {
-            self.text.push_str(&format!(r#","size":{}}}"#, fixed.size));
+            self.put(&[r#","size":"#, &fixed.size.to_string(), "}"]);
         }
     }
 
@@ -93,9 +97,9 @@ impl Form {
         let name = name.fullname(namespace);
         let is_new = self.defined.insert(name.clone());
         if is_new {
-            self.text.push_str(&format!(r#"{{"name":"{name}","type":"{kind}""#));
+            self.put(&[r#"{"name":""#, &name, r#"","type":""#, kind, "\""]);
         } else {
-            self.text.push_str(&format!(r#""{name}""#));
+            self.put(&["\"", &name, "\""]);
         }
         is_new
     }

@@ -12,9 +12,9 @@
 //! Nothing is allocated for what a length or count promises, only for bytes that are there; work is bounded by
 //! [`STEPS_PER_BYTE_MAX`] and nesting by [`DEPTH_MAX`], so that items of no size and schemas that multiply stay cheap.
 
-use super::decimal;
-use super::layout::{Field, Layout, Node, NodeId};
-use super::times;
+use crate::record::codec::avro::decimal;
+use crate::record::codec::avro::layout::{Field, Layout, Node, NodeId};
+use crate::record::codec::avro::times;
 
 /// Deepest nesting of values.
 pub(super) const DEPTH_MAX: usize = 100;
@@ -100,12 +100,12 @@ impl<'l> Reader<'l> {
             }
             Node::Float => {
                 let number = f32::from_le_bytes(self.array()?);
-                self.finite(number.is_finite())?;
+                finite(number.is_finite())?;
                 self.json(&number)?;
             }
             Node::Double => {
                 let number = f64::from_le_bytes(self.array()?);
-                self.finite(number.is_finite())?;
+                finite(number.is_finite())?;
                 self.json(&number)?;
             }
             Node::String => {
@@ -229,10 +229,6 @@ impl<'l> Reader<'l> {
         serde_json::to_writer(&mut self.out, value).map_err(|_| FaultKind::Bad("a value that is no JSON"))
     }
 
-    fn finite(&self, is_finite: bool) -> Step {
-        if is_finite { Ok(()) } else { Err(FaultKind::Bad("a number that is not finite")) }
-    }
-
     fn take(&mut self, count: usize) -> Step<&'l [u8]> {
         let (taken, _) = self.body[self.at..].split_at_checked(count).ok_or(CUT_OFF)?;
         self.at += count;
@@ -275,6 +271,10 @@ impl<'l> Reader<'l> {
         }
         Err(FaultKind::Bad("a number of more than 64 bits"))
     }
+}
+
+fn finite(is_finite: bool) -> Step {
+    if is_finite { Ok(()) } else { Err(FaultKind::Bad("a number that is not finite")) }
 }
 
 fn decimal_text(unscaled: &[u8], scale: usize) -> Step<String> {

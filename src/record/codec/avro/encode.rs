@@ -2,9 +2,9 @@
 
 use serde_json::{Map, Number, Value};
 
-use super::layout::{Field, Layout, Node, NodeId};
-use super::times::Unit;
-use super::{RecordKind, SINGLE_OBJECT};
+use crate::record::codec::avro::layout::{Field, Layout, Node, NodeId};
+use crate::record::codec::avro::times::Unit;
+use crate::record::codec::avro::{RecordKind, SINGLE_OBJECT};
 use crate::record::time::Timestamp;
 
 /// JSON that does not fit the schema of its kind.
@@ -161,11 +161,14 @@ impl Writer<'_> {
     /// Zigzag, little-endian, seven bits a byte.
     fn long(&mut self, number: i64) {
         let mut bits = (number << 1 ^ number >> 63).cast_unsigned();
-        while bits > 0x7F {
-            self.out.push((bits & 0x7F) as u8 | 0x80);
+        loop {
+            let [low, ..] = bits.to_le_bytes();
             bits >>= 7;
+            if bits == 0 {
+                return self.out.push(low & 0x7F);
+            }
+            self.out.push(low | 0x80);
         }
-        self.out.push(bits as u8);
     }
 }
 

@@ -6,8 +6,8 @@ use apache_avro::Schema;
 use apache_avro::schema::{FixedSchema, InnerDecimalSchema, Name, RecordSchema, UuidSchema};
 use serde_json::Value;
 
-use super::InvalidSchema;
-use super::times::Unit;
+use crate::record::codec::avro::InvalidSchema;
+use crate::record::codec::avro::times::Unit;
 
 /// A schema as a table of nodes; recursive types point back into it.
 #[derive(Clone, Debug)]
@@ -111,11 +111,11 @@ impl Builder {
             }
             Schema::Fixed(fixed) => return Ok(self.define(&fixed.name, namespace, Node::Fixed(fixed.size))),
             Schema::Duration(fixed) => {
-                self.sized(fixed, 12)?;
+                sized(fixed, 12)?;
                 return Ok(self.define(&fixed.name, namespace, Node::Duration));
             }
             Schema::Uuid(UuidSchema::Fixed(fixed)) => {
-                self.sized(fixed, 16)?;
+                sized(fixed, 16)?;
                 return Ok(self.define(&fixed.name, namespace, Node::Uuid(Some(16))));
             }
             Schema::Decimal(decimal) => match &decimal.inner {
@@ -163,13 +163,13 @@ impl Builder {
         self.nodes.push(node);
         self.nodes.len() - 1
     }
+}
 
-    fn sized(&self, fixed: &FixedSchema, size: usize) -> Result<(), InvalidSchema> {
-        if fixed.size == size {
-            return Ok(());
-        }
-        Err(InvalidSchema(format!("{}: {} bytes where its logical type has {size}", fixed.name.name(), fixed.size)))
+fn sized(fixed: &FixedSchema, size: usize) -> Result<(), InvalidSchema> {
+    if fixed.size == size {
+        return Ok(());
     }
+    Err(InvalidSchema(format!("{}: {} bytes where its logical type has {size}", fixed.name.name(), fixed.size)))
 }
 
 fn simple_node(schema: &Schema) -> Node {

@@ -161,8 +161,8 @@ impl Schemas {
             return Err(Rejection::new(Code::BadAvro, "cut off before the end of the fingerprint"));
         };
         let unknown = || {
-            let number = u64::from_le_bytes(*fingerprint);
-            Rejection::new(Code::UnknownSchema, format_args!("no schema with fingerprint {number:016x}"))
+            let in_message_order = u64::from_be_bytes(*fingerprint);
+            Rejection::new(Code::UnknownSchema, format_args!("no schema with fingerprint {in_message_order:016x}"))
         };
         let at = self.by_fingerprint.get(fingerprint).ok_or_else(unknown)?;
         self.text(*at, body, text_bytes_max)

@@ -53,10 +53,8 @@ pub(super) fn date(days: i32) -> Option<String> {
 
 /// ISO 8601 duration from Avro's three little-endian numbers.
 pub(super) fn duration(bytes: [u8; 12]) -> String {
-    let [a, b, c, d, e, f, g, h, i, j, k, l] = bytes;
-    let months = u32::from_le_bytes([a, b, c, d]);
-    let days = u32::from_le_bytes([e, f, g, h]);
-    let millis = u32::from_le_bytes([i, j, k, l]);
+    let [months, days, millis] =
+        [0, 4, 8].map(|at| bytes[at..at + 4].iter().rev().fold(0_u32, |number, byte| number << 8 | u32::from(*byte)));
     format!("P{months}M{days}DT{}.{:03}S", millis / 1000, millis % 1000)
 }
 
