@@ -12,6 +12,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::cli::exit::{Exit, Failure};
+use crate::cli::failure::unwritable;
 use crate::engine::embedded::EmbeddedBroker;
 use crate::engine::{self, Cluster, Config, Counters, EngineError, Progress, TopicNames};
 use crate::registry::{Registry, SourceFile, load_and_lint};
@@ -129,9 +130,4 @@ impl Processor {
 
 fn failed(error: EngineError) -> Failure {
     Failure::new(Exit::Unavailable, error)
-}
-
-#[allow(clippy::needless_pass_by_value, reason = "the form that map_err takes")]
-fn unwritable(error: std::io::Error) -> Failure {
-    Failure::new(Exit::TryAgain, format_args!("cannot write: {error}"))
 }
