@@ -1,6 +1,6 @@
 //! The program `reflex`: one file per verb.
 //!
-//! A new verb is three lines here: its module, its variant of [`Verb`], its arm in [`dispatch`].
+//! A new verb is three lines here: its module, its variant of `Verb`, its arm in `dispatch`.
 
 pub mod config;
 pub mod demo;
@@ -47,6 +47,7 @@ is missing there, 70 bug, 75 try again, 77 not permitted, 78 configuration.";
 /// Flags of every verb.
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Settings")]
+#[allow(clippy::doc_markdown, reason = "these comments are shown to users as they are")]
 struct Common {
     /// Settings file [REFLEX_CONFIG; default: config/reflex.toml where it exists]
     #[arg(long, global = true, value_name = "FILE")]
@@ -165,6 +166,7 @@ pub fn main() -> ExitCode {
     });
     match ended {
         Ok(exit) => exit.into(),
+        Err(failure) if failure.exit == Exit::Done => Exit::Done.into(),
         Err(failure) => {
             let (red, plain) = if colours { ("\x1b[1;31m", "\x1b[0m") } else { ("", "") };
             eprintln!("{red}error{plain}: {}", failure.message);

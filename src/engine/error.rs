@@ -95,7 +95,7 @@ impl EngineError {
 }
 
 /// Words of a client error without values of properties (a refused value may be a secret), cut at
-/// [`ERROR_CHARS_MAX`].
+/// `ERROR_CHARS_MAX`.
 pub fn words(error: &KafkaError) -> String {
     let text = match error {
         KafkaError::ClientConfig(_, _, property, _) => format!("property {property} or its value is not accepted"),
@@ -104,7 +104,7 @@ pub fn words(error: &KafkaError) -> String {
     capped(&text)
 }
 
-/// One line of at most [`ERROR_CHARS_MAX`] characters.
+/// One line of at most `ERROR_CHARS_MAX` characters.
 pub fn capped(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { ' ' } else { c }).take(ERROR_CHARS_MAX).collect()
 }

@@ -12,6 +12,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::cli::exit::{Exit, Failure};
+use crate::cli::failure::unwritable;
 use crate::engine::embedded::EmbeddedBroker;
 use crate::engine::{self, Cluster, Config, Counters, EngineError, Progress, TopicNames};
 use crate::registry::{Registry, SourceFile, load_and_lint};
@@ -129,8 +130,4 @@ impl Processor {
 
 fn failed(error: EngineError) -> Failure {
     Failure::new(Exit::Unavailable, error)
-}
-
-fn unwritable(error: std::io::Error) -> Failure {
-    Failure::new(Exit::TryAgain, format_args!("cannot write: {error}"))
 }
