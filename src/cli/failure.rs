@@ -11,6 +11,7 @@ impl From<EngineError> for Failure {
             }
             EngineError::NotAppendTime(..)
             | EngineError::Partitions(..)
+            | EngineError::TooFewBrokers(_)
             | EngineError::Locked(_)
             | EngineError::File { .. }
             | EngineError::Fenced { .. }
