@@ -8,6 +8,8 @@ mod bounded;
 mod cases;
 #[path = "properties/draft.rs"]
 mod draft;
+#[path = "properties/durable.rs"]
+mod durable;
 #[path = "properties/hostile.rs"]
 mod hostile;
 #[path = "properties/ledger.rs"]
