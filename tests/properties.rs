@@ -10,6 +10,8 @@ mod cases;
 mod draft;
 #[path = "properties/gates.rs"]
 mod gates;
+#[path = "properties/durable.rs"]
+mod durable;
 #[path = "properties/hostile.rs"]
 mod hostile;
 #[path = "properties/ledger.rs"]
