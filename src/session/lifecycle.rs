@@ -12,6 +12,7 @@ use crate::session::effects::Effects;
 use crate::session::guards::irreversible_runs;
 use crate::session::ids;
 use crate::session::intervention::Why;
+use crate::session::lane::Lane;
 use crate::session::table::{Serial, Tracked};
 use crate::session::track::Run;
 use crate::session::{Arrival, Session};
@@ -137,9 +138,9 @@ impl Session {
             let index = tracked.run_index(&event.graph, event.run_id.as_deref(), shadow);
             let Some(run) = index.map(|index| &mut tracked.runs[index]) else { return false };
             let went_on = match event.event_type {
-                EventType::NodeStarted => run.started(event.route(), node),
-                EventType::NodeCompleted => run.completed(event.route(), node),
-                _ => run.progressed(event.route(), node),
+                EventType::NodeStarted => run.started(Lane::of(event), node),
+                EventType::NodeCompleted => run.completed(Lane::of(event), node),
+                _ => run.progressed(Lane::of(event), node),
             };
             let artifact = event.artifact.as_ref().filter(|artifact| artifact.present != Some(false));
             let name = artifact.and_then(|artifact| artifact.name.as_ref());

@@ -15,6 +15,7 @@ pub mod effects;
 pub mod guards;
 pub mod ids;
 pub mod intervention;
+pub mod lane;
 pub mod lifecycle;
 pub mod mask;
 pub mod normalise;

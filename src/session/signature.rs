@@ -6,6 +6,7 @@ use crate::record::position::Evidence;
 use crate::record::signature::Signature;
 use crate::registry::{Graph, Registry};
 use crate::session::effects::Effects;
+use crate::session::lane::Lane;
 use crate::session::normalise::Facts;
 use crate::session::response::Case;
 use crate::session::table::Serial;
@@ -39,7 +40,8 @@ impl Session {
         self.count_failure(event, shape.clone(), effects);
         let Some(run) = self.open_run(serial, event) else { return };
         let failure = Failure {
-            route: event.route(),
+            lane: Lane::of(event),
+            ambiguous: self.may_have_happened(event),
             node: event.node.as_deref(),
             shape: &shape,
             attempt: event.attempt,
@@ -85,9 +87,11 @@ impl Session {
         let place = self.table.get_mut(serial).and_then(|tracked| {
             let run = &mut tracked.runs[run];
             // An event without a node speaks of the node that failed last.
-            match (&event.node, run.last_failing(event.route())) {
+            match (&event.node, run.last_failing(Lane::of(event))) {
                 (None, Some(place)) => Some(place),
-                _ => run.exhaust(event.route(), event.node.as_deref(), || (facts.shape(&registry), facts), shapes_max),
+                _ => {
+                    run.exhaust(Lane::of(event), event.node.as_deref(), || (facts.shape(&registry), facts), shapes_max)
+                }
             }
         });
         match place {
@@ -113,7 +117,7 @@ impl Session {
         let Some(serial) = self.admit(arrival) else { return false };
         let last = self.table.get(serial).and_then(|tracked| {
             let run = tracked.run_index(&event.graph, event.run_id.as_deref(), *event.route() == Route::Shadow)?;
-            let place = tracked.runs[run].last_failing(event.route())?;
+            let place = tracked.runs[run].last_failing(Lane::of(event))?;
             Some((run, place))
         });
         match last {
@@ -142,8 +146,15 @@ impl Session {
         let event = arrival.event;
         let Some(run) = self.open_run(serial, event) else { return };
         let shape = facts.shape(&self.registry);
-        let failure =
-            Failure { route: event.route(), node: None, shape: &shape, attempt: None, may_repeat: false, facts };
+        let failure = Failure {
+            lane: Lane::of(event),
+            ambiguous: false,
+            node: None,
+            shape: &shape,
+            attempt: None,
+            may_repeat: false,
+            facts,
+        };
         let seen = Sighting::at(arrival.position, &event.event_id);
         let limits = &self.registry.limits;
         let (shapes, events) = (limits.shapes_per_run_max as usize, limits.evidence_events_max as usize);
@@ -219,16 +230,27 @@ impl Session {
             required_artifact_present: artifact_present(event, graph, node, produced),
             scope: String::from("session"),
         };
-        let irreversible = tracked_run.is_some_and(|run| run.irreversible)
+        let irreversible = tracked_run.is_some_and(|run| run.irreversible || run.is_ambiguous())
             || (self.guards.irreversible_unknown(self.now)
                 && node.is_some_and(|node| graph.is_some_and(|graph| graph.is_past_irreversible(node))))
-            || is_ambiguous_mutation(event, graph, node);
+            || self.may_have_happened(event);
         let fingerprint = signature.fingerprint(&event.graph);
         Case { arrival: *arrival, serial, signature, fingerprint, irreversible }
     }
 
+    /// Whether a mutating step failed with an unknown outcome: it must not be run around, for it may have happened.
+    fn may_have_happened(&self, event: &Event<'_>) -> bool {
+        let ambiguous = event.failure.as_ref().is_some_and(|failure| failure.class == Some(FailureClass::Ambiguous));
+        let mutating = || {
+            let graph = self.registry.graph(event.running_schema().as_deref(), &event.graph);
+            let node = graph.zip(event.node.as_deref()).and_then(|(graph, node)| graph.nodes.get(node));
+            node.is_some_and(|node| node.mutating)
+        };
+        ambiguous && (event.side_effect == Some(true) || mutating())
+    }
+
     fn count_failure(&mut self, event: &Event<'_>, failure_shape: String, effects: &mut Effects) {
-        self.counts.failures += 1;
+        self.counts.failures += u64::from(*event.route() != Route::Shadow);
         effects.observations.push(Observation::Failure(Box::new(FailureRow {
             graph: event.graph.to_string(),
             node: event.node.as_deref().map(str::to_owned),
@@ -275,14 +297,6 @@ fn artifact_present(
     let required = facts.artifact.as_deref().filter(|_| facts.required)?;
     let own = event.artifact.as_ref().filter(|own| own.name.as_deref().is_none_or(|name| name == required));
     own.and_then(|own| own.present).or_else(|| Some(produced(required)))
-}
-
-/// A mutating step of unknown outcome must not be run around: it may have happened.
-fn is_ambiguous_mutation(event: &Event<'_>, graph: Option<&Graph>, node: Option<&str>) -> bool {
-    let ambiguous = event.failure.as_ref().is_some_and(|failure| failure.class == Some(FailureClass::Ambiguous));
-    let mutating =
-        || node.is_some_and(|node| graph.and_then(|graph| graph.nodes.get(node)).is_some_and(|n| n.mutating));
-    ambiguous && (event.side_effect == Some(true) || mutating())
 }
 
 /// Nodes of any graph that are irreversible and have a successor: a cheap first look for healthy events.

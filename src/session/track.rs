@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::record::event::Route;
 use crate::record::position::{Evidence, Position};
+use crate::session::lane::Lane;
 use crate::session::normalise::Facts;
 use crate::session::state::entry::is_default;
 
@@ -44,11 +45,17 @@ pub(crate) struct Previous {
     pub(crate) attempt: u32,
 }
 
-/// What a run knows of one node on one route: a swap starts afresh.
+/// What a run knows of one node on one lane: a swap starts afresh.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NodeTrack {
     #[serde(rename = "r", default = "primary", skip_serializing_if = "is_primary")]
     pub(crate) route: Route,
+    /// The schema, on the degraded route.
+    #[serde(rename = "d", default, skip_serializing_if = "Option::is_none")]
+    pub(crate) schema: Option<Box<str>>,
+    /// Whether a mutating step here may have happened: its outcome is unknown until the node completes.
+    #[serde(rename = "u", default, skip_serializing_if = "is_default")]
+    pub(crate) ambiguous: bool,
     /// The node; none where an event names none.
     #[serde(rename = "n", default, skip_serializing_if = "Option::is_none")]
     pub name: Option<Box<str>>,
@@ -146,8 +153,10 @@ pub struct Filed {
 
 /// A failure to be filed.
 pub struct Failure<'a> {
-    /// The route it happened on.
-    pub route: &'a Route,
+    /// Where it happened.
+    pub lane: Lane<'a>,
+    /// Whether a mutating step of the node may have happened.
+    pub ambiguous: bool,
     /// The node, where named.
     pub node: Option<&'a str>,
     /// Its shape.
@@ -190,11 +199,12 @@ impl Run {
         shapes_max: usize,
         evidence_max: usize,
     ) -> Option<Filed> {
-        let place = self.place(failure.route, failure.node, failure.shape, shapes_max)?;
+        let place = self.place(failure.lane, failure.node, failure.shape, shapes_max)?;
         let previous = failure.attempt.map(|attempt| Previous { node: place.node, shape: place.shape, attempt });
         let repeated = failure.may_repeat && previous.is_some() && previous == self.previous;
         self.previous = previous;
         self.touch(place, failure.facts);
+        self.nodes[place.node].ambiguous |= failure.ambiguous;
         let shape = &mut self.nodes[place.node].shapes[place.shape];
         if !repeated {
             shape.count = shape.count.saturating_add(1);
@@ -210,23 +220,23 @@ impl Run {
     /// Files that the retries of a node are exhausted: the shape it already failed with, else `own`.
     pub fn exhaust(
         &mut self,
-        route: &Route,
+        lane: Lane<'_>,
         node: Option<&str>,
         own: impl FnOnce() -> (String, Facts),
         shapes_max: usize,
     ) -> Option<Place> {
-        let failing = self.nodes.iter().position(|track| track.is(route, node) && track.last_failed > 0);
+        let failing = self.nodes.iter().position(|track| track.is(lane, node) && track.last_failed > 0);
         if let Some(node) = failing {
             return Some(Place { node, shape: self.nodes[node].last_shape });
         }
         let (shape, facts) = own();
-        let place = self.place(route, node, &shape, shapes_max)?;
+        let place = self.place(lane, node, &shape, shapes_max)?;
         self.touch(place, facts);
         Some(place)
     }
 
-    fn place(&mut self, route: &Route, node: Option<&str>, shape: &str, shapes_max: usize) -> Option<Place> {
-        let known = self.nodes.iter().position(|track| track.is(route, node));
+    fn place(&mut self, lane: Lane<'_>, node: Option<&str>, shape: &str, shapes_max: usize) -> Option<Place> {
+        let known = self.nodes.iter().position(|track| track.is(lane, node));
         if let Some(node) = known
             && let Some(shape) = self.nodes[node].shapes.iter().position(|track| &*track.shape == shape)
         {
@@ -236,7 +246,7 @@ impl Run {
             return None;
         }
         let node = known.unwrap_or_else(|| {
-            self.nodes.push(NodeTrack::new(route, node));
+            self.nodes.push(NodeTrack::new(lane, node));
             self.nodes.len() - 1
         });
         let shapes = &mut self.nodes[node].shapes;
@@ -276,30 +286,34 @@ impl Run {
         self.nodes[place.node].shapes.iter().any(|shape| shape.signed)
     }
 
-    /// The last node that failed on a route and was not reset since, with its last shape.
+    /// The last node that failed on a lane and was not reset since, with its last shape.
     #[must_use]
-    pub fn last_failing(&self, route: &Route) -> Option<Place> {
-        let failing = self.nodes.iter().enumerate().filter(|(_, node)| node.route == *route && node.last_failed > 0);
+    pub fn last_failing(&self, lane: Lane<'_>) -> Option<Place> {
+        let failing = self.nodes.iter().enumerate().filter(|(_, node)| node.is_on(lane) && node.last_failed > 0);
         failing.max_by_key(|(_, node)| node.last_failed).map(|(at, node)| Place { node: at, shape: node.last_shape })
     }
 
     /// `node_started`. Whether anything changed, as with all of these.
-    pub fn started(&mut self, route: &Route, node: Option<&str>) -> bool {
-        let track = self.nodes.iter_mut().find(|track| track.is(route, node));
+    pub fn started(&mut self, lane: Lane<'_>, node: Option<&str>) -> bool {
+        let track = self.nodes.iter_mut().find(|track| track.is(lane, node));
         track.is_some_and(|track| std::mem::take(&mut track.failed_since_boundary))
     }
 
     /// `node_completed`: a reset, if the node reported no failure since its last start or completion.
-    pub fn completed(&mut self, route: &Route, node: Option<&str>) -> bool {
-        let Some(at) = self.nodes.iter().position(|track| track.is(route, node)) else { return false };
-        std::mem::take(&mut self.nodes[at].failed_since_boundary) || self.reset_node(at)
+    pub fn completed(&mut self, lane: Lane<'_>, node: Option<&str>) -> bool {
+        let Some(at) = self.nodes.iter().position(|track| track.is(lane, node)) else { return false };
+        if std::mem::take(&mut self.nodes[at].failed_since_boundary) {
+            return true;
+        }
+        let settled = std::mem::take(&mut self.nodes[at].ambiguous);
+        self.reset_node(at) || settled
     }
 
     /// `progress` or `artifact_produced`: resets that node, without a node the whole run.
-    pub fn progressed(&mut self, route: &Route, node: Option<&str>) -> bool {
+    pub fn progressed(&mut self, lane: Lane<'_>, node: Option<&str>) -> bool {
         match node {
             Some(_) => {
-                let at = self.nodes.iter().position(|track| track.is(route, node));
+                let at = self.nodes.iter().position(|track| track.is(lane, node));
                 at.is_some_and(|at| self.reset_node(at))
             }
             None => (0..self.nodes.len()).fold(false, |changed, at| self.reset_node(at) || changed),
@@ -320,6 +334,12 @@ impl Run {
             self.previous = None;
         }
         changed || repeats
+    }
+
+    /// Whether a mutating step of some node may have happened.
+    #[must_use]
+    pub fn is_ambiguous(&self) -> bool {
+        self.nodes.iter().any(|node| node.ambiguous)
     }
 
     /// Remembers an artifact produced since the run's first failure.
@@ -345,9 +365,11 @@ impl Run {
 }
 
 impl NodeTrack {
-    fn new(route: &Route, name: Option<&str>) -> Self {
+    fn new(lane: Lane<'_>, name: Option<&str>) -> Self {
         Self {
-            route: route.clone(),
+            route: lane.route.clone(),
+            schema: lane.schema.map(Into::into),
+            ambiguous: false,
             name: name.map(Into::into),
             last_failed: 0,
             last_shape: 0,
@@ -357,7 +379,11 @@ impl NodeTrack {
         }
     }
 
-    fn is(&self, route: &Route, name: Option<&str>) -> bool {
-        self.name.as_deref() == name && self.route == *route
+    fn is(&self, lane: Lane<'_>, name: Option<&str>) -> bool {
+        self.name.as_deref() == name && self.is_on(lane)
+    }
+
+    fn is_on(&self, lane: Lane<'_>) -> bool {
+        self.route == *lane.route && self.schema.as_deref() == lane.schema
     }
 }

@@ -158,7 +158,8 @@ impl Writer<'_> {
         self.option(node.name.as_deref());
         self.number(node.last_failed);
         self.number(node.last_shape);
-        self.out.push(u8::from(node.failed_since_boundary));
+        self.option(node.schema.as_deref());
+        self.out.push(u8::from(node.failed_since_boundary) + 2 * u8::from(node.ambiguous));
         let Facts { event_type, classes, codes, message } = &node.last_facts;
         self.name(event_type);
         self.list(classes, |writer, class| writer.name(class));
@@ -304,12 +305,17 @@ impl Reader<'_, '_> {
     }
 
     fn node(&mut self) -> NodeTrack {
+        let (route, name) = (Route::from(&*self.name()), self.option());
+        let (last_failed, last_shape) = (self.cursor.small(), self.cursor.small());
+        let (schema, flags) = (self.option(), self.cursor.byte());
         NodeTrack {
-            route: Route::from(&*self.name()),
-            name: self.option(),
-            last_failed: self.cursor.small(),
-            last_shape: self.cursor.small(),
-            failed_since_boundary: self.cursor.byte() != 0,
+            route,
+            schema,
+            ambiguous: flags & 2 != 0,
+            name,
+            last_failed,
+            last_shape,
+            failed_since_boundary: flags & 1 != 0,
             last_facts: Facts {
                 event_type: self.name().into(),
                 classes: self.list(|reader| reader.name().into()),
