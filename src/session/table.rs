@@ -266,7 +266,7 @@ impl Table {
             }
             let key = Key::Session(*serial).text();
             let value = working.tracked.as_ref().map(entry::encode);
-            let hash = value.as_ref().map(|value| entry::hash(&key, value));
+            let hash = value.as_ref().map(|value| entry::hash(key.as_bytes(), value));
             let before = std::mem::replace(&mut working.taken, hash);
             if hash != before {
                 *sum = sum.wrapping_sub(before.unwrap_or(0)).wrapping_add(hash.unwrap_or(0));
