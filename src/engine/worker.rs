@@ -25,6 +25,7 @@ use crate::engine::config::Config;
 use crate::engine::counters::Counters;
 use crate::engine::encode::Outlets;
 use crate::engine::error::{EngineError, words};
+use crate::engine::fencing::Fencings;
 use crate::engine::intake::Raw;
 use crate::engine::preflight;
 use crate::engine::stage::{Record, Stage};
@@ -81,6 +82,7 @@ struct Worker {
     batch: Batch,
     counters: Counters,
     commits: Pace,
+    fencings: Fencings,
 }
 
 /// When the next commit may begin.
@@ -103,8 +105,7 @@ impl Worker {
     fn start(config: Config, registry: Arc<Registry>, stop: &Arc<AtomicBool>) -> Result<Self, EngineError> {
         let bytes_max = if config.check_topics { preflight::check(&config)? } else { BTreeMap::new() };
         let publisher = Publisher::new(&config, stop)?;
-        let group: BaseConsumer<Group> = create(&consumer(&config), Group::default())?;
-        group.subscribe(&config.topics.inputs()).map_err(|error| EngineError::kafka("subscribing", &error))?;
+        let group = join(&config)?;
         let stage = Stage::new(&config, registry, Outlets::new(&config, bytes_max));
         tracing::info!(id = config.worker_id(), servers = config.cluster.bootstrap_servers, "worker started");
         Ok(Self {
@@ -116,6 +117,7 @@ impl Worker {
             batch: Batch::default(),
             counters: Counters::default(),
             commits: Pace::after(Instant::now(), Duration::ZERO),
+            fencings: Fencings::default(),
         })
     }
 
@@ -166,8 +168,10 @@ impl Worker {
                     }
                 }
                 Some(Err(error)) => {
-                    if judge(&error, &self.config)? == Verdict::Lost {
-                        self.give_up();
+                    match judge(&error, &self.config)? {
+                        Verdict::Passing => {}
+                        Verdict::Lost => self.give_up(),
+                        Verdict::Fenced => self.join_again()?,
                     }
                     return Ok(polled);
                 }
@@ -183,7 +187,9 @@ impl Worker {
             match rebalance {
                 Rebalance::Assign(wanted) => {
                     let Some(consumer) = &self.consumer else { return Ok(()) };
-                    let committed = assign(consumer, &wanted, self.stage.names(), &self.stop)?;
+                    let Some(committed) = assign(consumer, &wanted, self.stage.names(), &self.stop)? else {
+                        continue;
+                    };
                     self.stage.begin(committed, Instant::now());
                     tracing::info!(tasks = self.stage.len(), "assigned");
                     on_progress(Progress::Assigned(self.stage.len()));
@@ -231,9 +237,25 @@ impl Worker {
         self.stage.end();
     }
 
-    /// Leaves without waiting for a broker that does not answer.
+    /// Gives up what a fenced member had, and joins as a new one.
+    fn join_again(&mut self) -> Result<(), EngineError> {
+        self.counters.fenced += 1;
+        self.give_up();
+        self.leave();
+        let pause = self.fencings.note(&self.config.worker_id(), Instant::now())?;
+        tracing::warn!(id = self.config.worker_id(), "fenced; joining again");
+        thread::sleep(pause);
+        self.consumer = Some(join(&self.config)?);
+        Ok(())
+    }
+
     fn close(&mut self) {
         self.publisher.close();
+        self.leave();
+    }
+
+    /// Leaves without waiting for a broker that does not answer.
+    fn leave(&mut self) {
         let Some(consumer) = self.consumer.take() else { return };
         consumer.context().close();
         let (done, closed) = mpsc::channel();
@@ -249,6 +271,12 @@ impl Worker {
             tracing::warn!("the consumer did not close in time");
         }
     }
+}
+
+fn join(config: &Config) -> Result<BaseConsumer<Group>, EngineError> {
+    let group: BaseConsumer<Group> = create(&consumer(config), Group::default())?;
+    group.subscribe(&config.topics.inputs()).map_err(|error| EngineError::kafka("subscribing", &error))?;
+    Ok(group)
 }
 
 /// A message as a record of the stage; none: not of an input.
@@ -271,16 +299,15 @@ enum Verdict {
     Passing,
     /// The partitions are gone.
     Lost,
+    /// The member was replaced by another of the same id, maybe its own late self.
+    Fenced,
 }
 
 /// What an error of a poll means.
 fn judge(error: &KafkaError, config: &Config) -> Result<Verdict, EngineError> {
-    let id = config.worker_id();
     match error.rdkafka_error_code() {
         Some(RDKafkaErrorCode::PollExceeded) => Ok(Verdict::Lost),
-        Some(RDKafkaErrorCode::FencedInstanceId | RDKafkaErrorCode::Fenced) => {
-            Err(EngineError::Fenced { id, times: 1 })
-        }
+        Some(RDKafkaErrorCode::FencedInstanceId | RDKafkaErrorCode::Fenced) => Ok(Verdict::Fenced),
         Some(RDKafkaErrorCode::AutoOffsetReset | RDKafkaErrorCode::OffsetOutOfRange) => {
             Err(EngineError::OffsetLost(format!(
                 "group {} stands at an offset that an input no longer has ({}): events were removed before they were \
@@ -316,7 +343,7 @@ mod tests {
         let judged = |code| judge(&KafkaError::MessageConsumption(code), &config);
         assert!(matches!(judged(RDKafkaErrorCode::AllBrokersDown), Ok(Verdict::Passing)));
         assert!(matches!(judged(RDKafkaErrorCode::PollExceeded), Ok(Verdict::Lost)));
-        assert!(matches!(judged(RDKafkaErrorCode::FencedInstanceId), Err(EngineError::Fenced { .. })));
+        assert!(matches!(judged(RDKafkaErrorCode::FencedInstanceId), Ok(Verdict::Fenced)));
         assert!(matches!(judged(RDKafkaErrorCode::AutoOffsetReset), Err(EngineError::OffsetLost(_))));
         assert!(matches!(judged(RDKafkaErrorCode::TopicAuthorizationFailed), Err(EngineError::NotPermitted(_))));
         let fatal = judge(&KafkaError::MessageConsumptionFatal(RDKafkaErrorCode::Fail), &config);

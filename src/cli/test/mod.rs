@@ -11,6 +11,7 @@ use std::time::Duration;
 use serde_json::{Map, Value, json};
 
 use crate::cli::exit::{Exit, Failure};
+use crate::cli::failure::unwritable;
 use crate::record::codec::json as event_json;
 use crate::record::command::Command;
 use crate::record::output::{Output, Record};
@@ -53,10 +54,10 @@ pub fn run(args: &Args, registry: RegistryOf<'_>, out: &mut dyn Write) -> Result
             Ok(()) => format!("ok      {name}"),
             Err(error) => format!("FAILED  {name}:{error}"),
         };
-        writeln!(out, "{line}").map_err(|error| Failure::new(Exit::TryAgain, error))?;
+        writeln!(out, "{line}").map_err(unwritable)?;
     }
     let passed = args.files.len() - failed;
-    writeln!(out, "{passed} passed, {failed} failed").map_err(|error| Failure::new(Exit::TryAgain, error))?;
+    writeln!(out, "{passed} passed, {failed} failed").map_err(unwritable)?;
     Ok(if failed > 0 { Exit::Found } else { Exit::Done })
 }
 
@@ -196,7 +197,11 @@ impl Stage {
                 }
                 (Expected::Tombstone, Some(_)) | (Expected::Record(_), None) => false,
             };
-        if fits { Ok(()) } else { Err(format!("expected {topic} {expected:?}, came {came}")) }
+        let wanted = match expected {
+            Expected::Tombstone => String::from("tombstone"),
+            Expected::Record(wanted) => wanted.to_string(),
+        };
+        if fits { Ok(()) } else { Err(format!("expected {topic} {wanted}\n    came {came}")) }
     }
 
     fn skip_audit(&mut self) {
