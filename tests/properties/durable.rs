@@ -49,7 +49,7 @@ fn compact(entries: &mut Compacted, changes: &[Change]) {
 
 /// The hash of a state by its definition.
 fn full_hash(entries: &Compacted) -> u128 {
-    entries.iter().fold(0, |sum: u128, (key, value)| sum.wrapping_add(entry::hash(key, value)))
+    entries.iter().fold(0, |sum: u128, (key, value)| sum.wrapping_add(entry::hash(key.as_bytes(), value)))
 }
 
 fn from_log(registry: &Arc<Registry>, log: &[Change]) -> Session {
