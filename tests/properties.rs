@@ -8,10 +8,10 @@ mod bounded;
 mod cases;
 #[path = "properties/draft.rs"]
 mod draft;
-#[path = "properties/gates.rs"]
-mod gates;
 #[path = "properties/durable.rs"]
 mod durable;
+#[path = "properties/gates.rs"]
+mod gates;
 #[path = "properties/hostile.rs"]
 mod hostile;
 #[path = "properties/ledger.rs"]
