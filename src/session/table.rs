@@ -89,17 +89,17 @@ struct Working {
 #[derive(Clone, Copy, Debug)]
 struct Slot {
     hash: u32,
-    /// In two halves, so that a slot takes 12 bytes.
-    serial: [u32; 2],
+    /// The serial's bytes, so that a slot takes 12.
+    serial: [u8; 8],
 }
 
 impl Slot {
     fn new(hash: u32, serial: Serial) -> Self {
-        Self { hash, serial: [(serial >> 32) as u32, serial as u32] }
+        Self { hash, serial: serial.to_ne_bytes() }
     }
 
     fn serial(self) -> Serial {
-        u64::from(self.serial[0]) << 32 | u64::from(self.serial[1])
+        Serial::from_ne_bytes(self.serial)
     }
 
     fn spread(self) -> u64 {

@@ -54,7 +54,9 @@ fn full_hash(entries: &Compacted) -> u128 {
 
 fn from_log(registry: &Arc<Registry>, log: &[Change]) -> Session {
     let mut restore = Restore::new("session/0", Arc::clone(registry));
-    log.iter().for_each(|change| restore.apply(change.key.as_bytes(), change.value.as_deref()).unwrap());
+    for Change { key, value } in log {
+        restore.apply(key.as_bytes(), value.as_deref()).unwrap();
+    }
     restore.finish().unwrap()
 }
 

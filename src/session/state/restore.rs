@@ -90,7 +90,7 @@ impl Restore {
                 self.session.guards.interventions.restore(second, entry.zip(hash))
             }
             Key::Task => {
-                let entry = value.map(|value| task_entry(value)).transpose()?;
+                let entry = value.map(task_entry).transpose()?;
                 std::mem::replace(&mut self.task, entry.zip(hash)).map(|(_, hash)| hash)
             }
         };
