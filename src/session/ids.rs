@@ -39,8 +39,41 @@ pub fn escalation(name: &Name<'_>) -> String {
     id("esc_", name)
 }
 
+/// What is left of an id without its prefix.
+pub type Key = Uuid;
+
+/// The key of an `ovr_…`; `None` where it is none, written exactly so.
+#[must_use]
+pub fn override_key(id: &str) -> Option<Key> {
+    key("ovr_", id)
+}
+
+/// The key of an `int_…`; `None` where it is none, written exactly so.
+#[must_use]
+pub fn intervention_key(id: &str) -> Option<Key> {
+    key("int_", id)
+}
+
+fn key(prefix: &str, id: &str) -> Option<Key> {
+    let text = id.strip_prefix(prefix)?;
+    let key = Uuid::try_parse(text).ok()?;
+    (*key.hyphenated().encode_lower(&mut Uuid::encode_buffer()) == *text).then_some(key)
+}
+
+/// `int_…` of a key.
+#[must_use]
+pub fn of_intervention(key: Key) -> String {
+    format!("int_{key}")
+}
+
+/// `ovr_…` of a key.
+#[must_use]
+pub fn of_override(key: Key) -> String {
+    format!("ovr_{key}")
+}
+
 /// `ovr_…` of the override that an intervention makes.
 #[must_use]
-pub fn of_intervention(intervention_id: &str) -> String {
+pub fn override_of(intervention_id: &str) -> String {
     format!("ovr_{}", intervention_id.trim_start_matches("int_"))
 }

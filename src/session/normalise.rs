@@ -1,5 +1,7 @@
 //! From an error to its failure shape, by the registry's ordered rules (contract section 3.1).
 
+use serde::{Deserialize, Serialize};
+
 use crate::record::event::{Cause, ErrorInfo};
 use crate::registry::{Defaults, Registry, ShapePatterns, ShapeRule};
 use crate::session::mask;
@@ -10,15 +12,20 @@ const NAME_BYTES_MAX: usize = 200;
 const DETAILED: [&str; 2] = ["tool_error", "tool_soft_error"];
 
 /// What of a failure decides its shape, owned: the last failure of a node is kept to be compared with the graph's.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Facts {
     /// Type of the event.
+    #[serde(rename = "t")]
     pub event_type: String,
     /// Classes of the chain, outermost first.
+    #[serde(rename = "c", skip_serializing_if = "Vec::is_empty")]
     pub classes: Vec<String>,
     /// Codes of the chain, outermost first.
+    #[serde(rename = "d", skip_serializing_if = "Vec::is_empty")]
     pub codes: Vec<String>,
     /// Masked message of the innermost entry that has one.
+    #[serde(rename = "m", skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
 }
 

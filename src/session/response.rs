@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
+
 use crate::record::escalation::Escalation;
 use crate::record::event::Route;
 use crate::record::intervention::Action;
@@ -34,11 +36,12 @@ pub struct Case<'a> {
 }
 
 /// What of a response is kept once it is decided: later registry versions affect only new interventions.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Plan {
     /// The action as recorded.
     pub action: Action,
     /// When the run may re-enter.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resume: Option<Resume>,
     /// Life of the override.
     pub ttl: Duration,
@@ -134,10 +137,10 @@ impl Session {
     fn standing(&self, case: &Case<'_>) -> Standing {
         let event = case.arrival.event;
         let Some(tracked) = self.table.get(case.serial) else { return Standing::Free };
-        let live = tracked.overrides.iter().position(|live| live.graph == event.graph.as_str());
+        let live = tracked.overrides.iter().position(|live| *live.graph == *event.graph);
         let is_own = |index: &usize| {
-            let id = &tracked.overrides[*index].override_id;
-            event.override_id.as_deref().is_none_or(|running_under| running_under == id)
+            let id = tracked.overrides[*index].id;
+            event.override_id.as_deref().is_none_or(|running_under| ids::override_key(running_under) == Some(id))
         };
         let waiting = tracked.waiting.iter().find(|waiting| waiting.intervention.graph == event.graph.as_str());
         let asked = waiting.map(|waiting| {
@@ -147,7 +150,9 @@ impl Session {
         match (event.route(), live) {
             (Route::Degraded, Some(index)) if is_own(&index) => asked.unwrap_or(Standing::OwnDegraded(index)),
             (Route::Degraded, _) => Standing::StrayDegraded,
-            (_, Some(index)) => Standing::Attached("override", tracked.overrides[index].override_id.clone(), "active"),
+            (_, Some(index)) => {
+                Standing::Attached("override", ids::of_override(tracked.overrides[index].id), "active")
+            }
             (_, None) => asked.unwrap_or(Standing::Free),
         }
     }
@@ -181,13 +186,14 @@ impl Session {
         let Some(live) = self.table.get(case.serial).map(|tracked| &tracked.overrides[index]) else { return };
         let chained = signal.and_then(|signal| {
             let response = registry.session_response(&signal.code, &Route::Degraded)?;
-            let moves = response.schema_ref != live.schema_ref || response.kind == OverrideKind::Pause;
+            let moves = response.schema_ref.as_deref() != live.schema_ref.as_deref() || response.kind == OverrideKind::Pause;
             moves.then_some((signal, response))
         });
-        let id = live.override_id.clone();
+        let key = live.id;
         if let Some((signal, response)) = chained {
-            self.intervene(case, signal, Some(response), evidence, Some(&id), effects);
+            self.intervene(case, signal, Some(response), evidence, Some(key), effects);
         } else {
+            let id = ids::of_override(key);
             self.attach(case, "override", &id, "active", effects);
             self.escalate(case, signal, "degraded_route_failed", None, Some(&id), evidence, effects);
         }

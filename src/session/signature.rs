@@ -9,7 +9,7 @@ use crate::session::effects::Effects;
 use crate::session::normalise::Facts;
 use crate::session::response::Case;
 use crate::session::table::Serial;
-use crate::session::track::{Failure, Place};
+use crate::session::track::{Failure, Place, Sighting};
 use crate::session::{Arrival, Session};
 
 /// What spent a budget, in the words of the evidence.
@@ -47,10 +47,10 @@ impl Session {
             facts,
         };
         let limits = &registry.limits;
-        let evidence = arrival.position.evidence(&event.event_id);
+        let seen = Sighting::at(arrival.position, &event.event_id);
         let filed = self.table.get_mut(serial).and_then(|tracked| {
             let (shapes, events) = (limits.shapes_per_run_max as usize, limits.evidence_events_max as usize);
-            tracked.runs[run].fail(failure, evidence.clone(), shapes, events)
+            tracked.runs[run].fail(failure, seen, shapes, events)
         });
         let Some(filed) = filed else {
             self.counts.untracked += 1;
@@ -59,7 +59,7 @@ impl Session {
         if filed.first {
             let mut case = self.case(arrival, serial, run, Some(filed.place), &shape);
             case.signature.retry_budget_exhausted = false;
-            self.observe(&case.refingerprinted(), vec![evidence.clone()], effects);
+            self.observe(&case.refingerprinted(), vec![arrival.position.evidence(&event.event_id)], effects);
         }
         let by = budget_spent(event).or_else(|| self.tripped(arrival, serial, run, filed.place, filed.repeated));
         if let Some(by) = by {
@@ -144,10 +144,10 @@ impl Session {
         let shape = facts.shape(&self.registry);
         let failure =
             Failure { route: event.route(), node: None, shape: &shape, attempt: None, may_repeat: false, facts };
-        let evidence = arrival.position.evidence(&event.event_id);
+        let seen = Sighting::at(arrival.position, &event.event_id);
         let limits = &self.registry.limits;
         let (shapes, events) = (limits.shapes_per_run_max as usize, limits.evidence_events_max as usize);
-        let filed = self.table.get_mut(serial).and_then(|t| t.runs[run].fail(failure, evidence, shapes, events));
+        let filed = self.table.get_mut(serial).and_then(|t| t.runs[run].fail(failure, seen, shapes, events));
         match filed {
             Some(filed) => self.sign(arrival, serial, run, filed.place, exhausted_by::GRAPH_FAILED, effects),
             None => self.counts.untracked += 1,
@@ -191,7 +191,7 @@ impl Session {
         }
         let track = tracked_run.shape(place);
         let shape = track.shape.clone();
-        let mut evidence = track.evidence.clone();
+        let mut evidence: Vec<Evidence> = track.evidence.iter().map(Sighting::evidence).collect();
         close_evidence(&mut evidence, arrival, by, self.registry.limits.evidence_events_max as usize);
         let case = self.case(arrival, serial, run, Some(place), &shape);
         self.respond(&case, evidence, effects);
