@@ -150,9 +150,7 @@ impl Session {
         match (event.route(), live) {
             (Route::Degraded, Some(index)) if is_own(&index) => asked.unwrap_or(Standing::OwnDegraded(index)),
             (Route::Degraded, _) => Standing::StrayDegraded,
-            (_, Some(index)) => {
-                Standing::Attached("override", ids::of_override(tracked.overrides[index].id), "active")
-            }
+            (_, Some(index)) => Standing::Attached("override", ids::of_override(tracked.overrides[index].id), "active"),
             (_, None) => asked.unwrap_or(Standing::Free),
         }
     }
@@ -186,7 +184,8 @@ impl Session {
         let Some(live) = self.table.get(case.serial).map(|tracked| &tracked.overrides[index]) else { return };
         let chained = signal.and_then(|signal| {
             let response = registry.session_response(&signal.code, &Route::Degraded)?;
-            let moves = response.schema_ref.as_deref() != live.schema_ref.as_deref() || response.kind == OverrideKind::Pause;
+            let moves =
+                response.schema_ref.as_deref() != live.schema_ref.as_deref() || response.kind == OverrideKind::Pause;
             moves.then_some((signal, response))
         });
         let key = live.id;

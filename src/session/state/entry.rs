@@ -122,17 +122,12 @@ pub fn encode<T: Serialize>(value: &T) -> Vec<u8> {
     rmp_serde::to_vec_named(value).unwrap_or_default()
 }
 
-/// The value of some bytes, all of them.
+/// The value of some bytes.
 ///
 /// # Errors
 /// Bytes that are not such a value.
 pub fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, rmp_serde::decode::Error> {
-    let mut deserializer = rmp_serde::Deserializer::from_read_ref(bytes);
-    let value = T::deserialize(&mut deserializer)?;
-    match deserializer.get_ref().is_empty() {
-        true => Ok(value),
-        false => Err(serde::de::Error::custom("bytes behind the value")),
-    }
+    rmp_serde::from_slice(bytes)
 }
 
 /// Hash of an entry. The hash of a state is the wrapping sum over its entries: their order does not matter.

@@ -69,7 +69,10 @@ impl Restore {
         let before = match parsed {
             Key::Session(serial) => {
                 let tracked = value.map(|value| read::<Tracked>(parsed, value)).transpose()?;
-                if tracked.as_ref().is_some_and(|tracked| !tracked.runs.iter().all(crate::session::track::Run::is_sound)) {
+                if tracked
+                    .as_ref()
+                    .is_some_and(|tracked| !tracked.runs.iter().all(crate::session::track::Run::is_sound))
+                {
                     return Err(RestoreError::Value { key: parsed.text(), why: String::from("a shape is missing") });
                 }
                 self.session.table.put(serial, tracked.as_ref().zip(hash))
