@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::record::scope::Scope;
 use crate::record::time::Timestamp;
-use crate::record::{canonical_json, open_enum};
+use crate::record::{canonical_json, canonical_json_of_sorted, open_enum};
 
 open_enum! {
     /// Who made the override.
@@ -177,5 +177,10 @@ pub fn key(graph: &str, scope: &Scope, source: &OverrideSource, tenant: Option<&
         source: &'a OverrideSource,
         tenant: Option<&'a str>,
     }
-    String::from_utf8_lossy(&canonical_json(&Key { graph, scope, source, tenant })).into_owned()
+    let key = Key { graph, scope, source, tenant };
+    let bytes = match scope {
+        Scope::Session { .. } => canonical_json_of_sorted(&key),
+        Scope::Cohort(_) | Scope::Unknown { .. } => canonical_json(&key),
+    };
+    String::from_utf8(bytes).unwrap_or_default()
 }

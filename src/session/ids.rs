@@ -3,28 +3,28 @@
 use serde::Serialize;
 use uuid::Uuid;
 
-use crate::record::canonical_json;
+use crate::record::canonical_json_of_sorted;
 
 /// Namespace of every id of this crate; drawn once, never to be changed.
 const NAMESPACE: Uuid = Uuid::from_u128(0x7f0f_5c0e_5a0f_5e0b_9d7a_3b1c_4d2e_6f80);
 
-/// What an intervention, its override and its escalation follow from.
+/// What an intervention, its override and its escalation follow from. In the order of RFC 8785.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Name<'a> {
-    /// Tenant of the session.
-    pub tenant: Option<&'a str>,
-    /// The session.
-    pub session_id: &'a str,
-    /// The graph.
-    pub graph: &'a str,
-    /// Fingerprint of the signature.
-    pub fingerprint: &'a str,
     /// Id of the triggering event.
     pub event_id: &'a str,
+    /// Fingerprint of the signature.
+    pub fingerprint: &'a str,
+    /// The graph.
+    pub graph: &'a str,
+    /// The session.
+    pub session_id: &'a str,
+    /// Tenant of the session.
+    pub tenant: Option<&'a str>,
 }
 
 fn id(prefix: &str, name: &Name<'_>) -> String {
-    format!("{prefix}{}", Uuid::new_v5(&NAMESPACE, &canonical_json(name)))
+    format!("{prefix}{}", Uuid::new_v5(&NAMESPACE, &canonical_json_of_sorted(name)))
 }
 
 /// `int_…`

@@ -62,13 +62,6 @@ impl Plan {
 }
 
 impl Case<'_> {
-    /// The same case after a change of its signature.
-    #[must_use]
-    pub fn refingerprinted(mut self) -> Self {
-        self.fingerprint = self.signature.fingerprint(&self.arrival.event.graph);
-        self
-    }
-
     /// The name everything that follows from this case derives its ids from.
     #[must_use]
     pub fn name(&self) -> ids::Name<'_> {
@@ -104,13 +97,15 @@ enum Standing {
 impl Session {
     /// Responds to an exhausted signature; `evidence` ends with the triggering event.
     pub(crate) fn respond(&mut self, case: &Case<'_>, evidence: Vec<Evidence>, effects: &mut Effects) {
-        self.observe(case, evidence.clone(), effects);
+        let registry = self.registry.clone();
+        let signal = registry.signal_for(&case.arrival.event.graph, &case.signature);
+        if let Some(position) = evidence.last() {
+            self.observe(case, signal, position.clone(), effects);
+        }
         if *case.arrival.event.route() == Route::Shadow {
             return;
         }
         self.counts.signatures += 1;
-        let registry = self.registry.clone();
-        let signal = registry.signal_for(&case.arrival.event.graph, &case.signature);
         if signal.is_none() {
             self.counts.unmatched += 1;
         }
@@ -248,11 +243,15 @@ impl Session {
         self.counts.escalations += 1;
     }
 
-    /// Notes a signature for the fleet.
-    pub(crate) fn observe(&self, case: &Case<'_>, mut evidence: Vec<Evidence>, effects: &mut Effects) {
+    /// Notes a signature for the fleet; `position` is that of the event that made it.
+    pub(crate) fn observe(
+        &self,
+        case: &Case<'_>,
+        signal: Option<&Signal>,
+        position: Evidence,
+        effects: &mut Effects,
+    ) {
         let event = case.arrival.event;
-        let Some(position) = evidence.pop() else { return };
-        let signal = self.registry.signal_for(&event.graph, &case.signature).map(|signal| signal.code.clone());
         let dimensions = self.dimensions.iter().filter_map(|dimension| {
             let value = event.dimension(dimension)?;
             Some((dimension.clone(), value.into_owned()))
@@ -261,7 +260,7 @@ impl Session {
             graph: event.graph.to_string(),
             signature: case.signature.clone(),
             fingerprint: case.fingerprint.clone(),
-            signal,
+            signal: signal.map(|signal| signal.code.clone()),
             session_id: event.session_id.to_string(),
             tenant: event.tenant.as_deref().map(str::to_owned),
             run_id: event.run_id.as_deref().map(str::to_owned),

@@ -9,7 +9,7 @@ use crate::session::effects::Effects;
 use crate::session::normalise::Facts;
 use crate::session::response::Case;
 use crate::session::table::Serial;
-use crate::session::track::{Failure, Place, Sighting};
+use crate::session::track::{Failure, Place, Run, Sighting};
 use crate::session::{Arrival, Session};
 
 /// What spent a budget, in the words of the evidence.
@@ -57,9 +57,9 @@ impl Session {
             return;
         };
         if filed.first {
-            let mut case = self.case(arrival, serial, run, Some(filed.place), &shape);
-            case.signature.retry_budget_exhausted = false;
-            self.observe(&case.refingerprinted(), vec![arrival.position.evidence(&event.event_id)], effects);
+            let Some(case) = self.case(arrival, serial, run, filed.place, false) else { return };
+            let signal = registry.signal_for(&event.graph, &case.signature);
+            self.observe(&case, signal, case.cause(), effects);
         }
         let by = budget_spent(event).or_else(|| self.tripped(arrival, serial, run, filed.place, filed.repeated));
         if let Some(by) = by {
@@ -166,9 +166,10 @@ impl Session {
         if repeated {
             return None;
         }
-        let track = self.table.get(serial)?.runs[run].shape(place);
-        let case = self.case(arrival, serial, run, Some(place), &track.shape);
-        let signal = self.registry.signal_for(&arrival.event.graph, &case.signature);
+        let tracked_run = &self.table.get(serial)?.runs[run];
+        let track = tracked_run.shape(place);
+        let signature = signature_of(arrival.event, self.graph_of(arrival.event), tracked_run, place, true);
+        let signal = self.registry.signal_for(&arrival.event.graph, &signature);
         let trip = signal.and_then(|signal| signal.identical_failures);
         let trip = trip.unwrap_or(self.registry.defaults.identical_failures);
         (trip > 0 && track.count >= trip).then(|| exhausted_by::IDENTICAL_FAILURES.to_owned())
@@ -190,41 +191,37 @@ impl Session {
             return;
         }
         let track = tracked_run.shape(place);
-        let shape = track.shape.clone();
         let mut evidence: Vec<Evidence> = track.evidence.iter().map(Sighting::evidence).collect();
         close_evidence(&mut evidence, arrival, by, self.registry.limits.evidence_events_max as usize);
-        let case = self.case(arrival, serial, run, Some(place), &shape);
+        let Some(case) = self.case(arrival, serial, run, place, true) else { return };
         self.respond(&case, evidence, effects);
     }
 
-    /// The case of a place in a run, its signature exhausted.
+    /// The case of a place in a run.
     fn case<'a>(
         &self,
         arrival: &Arrival<'a>,
         serial: Serial,
         run: usize,
-        place: Option<Place>,
-        shape: &str,
-    ) -> Case<'a> {
+        place: Place,
+        exhausted: bool,
+    ) -> Option<Case<'a>> {
         let event = arrival.event;
-        let tracked_run = self.table.get(serial).map(|tracked| &tracked.runs[run]);
-        let node = place.and_then(|place| tracked_run.and_then(|run| run.node(place).name.as_deref()));
-        let schema = event.running_schema();
-        let graph = self.registry.graph(schema.as_deref(), &event.graph);
-        let produced = |artifact: &str| tracked_run.is_some_and(|run| run.has_produced(artifact));
-        let signature = Signature {
-            node: node.map(str::to_owned),
-            failure_shape: shape.to_owned(),
-            retry_budget_exhausted: true,
-            required_artifact_present: artifact_present(event, graph, node, produced),
-            scope: String::from("session"),
-        };
-        let irreversible = tracked_run.is_some_and(|run| run.irreversible)
+        let run = &self.table.get(serial)?.runs[run];
+        let graph = self.graph_of(event);
+        let node = run.node(place).name.as_deref();
+        let signature = signature_of(event, graph, run, place, exhausted);
+        let irreversible = run.irreversible
             || (self.guards.irreversible_unknown(self.now)
                 && node.is_some_and(|node| graph.is_some_and(|graph| graph.is_past_irreversible(node))))
             || is_ambiguous_mutation(event, graph, node);
         let fingerprint = signature.fingerprint(&event.graph);
-        Case { arrival: *arrival, serial, signature, fingerprint, irreversible }
+        Some(Case { arrival: *arrival, serial, signature, fingerprint, irreversible })
+    }
+
+    /// The registered graph that was running.
+    fn graph_of(&self, event: &Event<'_>) -> Option<&Graph> {
+        self.registry.graph(event.running_schema().as_deref(), &event.graph)
     }
 
     fn count_failure(&mut self, event: &Event<'_>, failure_shape: String, effects: &mut Effects) {
@@ -236,6 +233,18 @@ impl Session {
             session_id: event.session_id.to_string(),
             route: event.route().clone(),
         })));
+    }
+}
+
+/// The signature of a place in a run.
+fn signature_of(event: &Event<'_>, graph: Option<&Graph>, run: &Run, place: Place, exhausted: bool) -> Signature {
+    let node = run.node(place).name.as_deref();
+    Signature {
+        node: node.map(str::to_owned),
+        failure_shape: run.shape(place).shape.as_ref().to_owned(),
+        retry_budget_exhausted: exhausted,
+        required_artifact_present: artifact_present(event, graph, node, |artifact| run.has_produced(artifact)),
+        scope: String::from("session"),
     }
 }
 

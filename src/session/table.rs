@@ -85,13 +85,35 @@ struct Working {
     taken: Option<u128>,
 }
 
+/// A session in the table of keys, with its hash: a table that grows need not look at the sessions.
+#[derive(Clone, Copy, Debug)]
+struct Slot {
+    hash: u32,
+    /// In two halves, so that a slot takes 12 bytes.
+    serial: [u32; 2],
+}
+
+impl Slot {
+    fn new(hash: u32, serial: Serial) -> Self {
+        Self { hash, serial: [(serial >> 32) as u32, serial as u32] }
+    }
+
+    fn serial(self) -> Serial {
+        u64::from(self.serial[0]) << 32 | u64::from(self.serial[1])
+    }
+
+    fn spread(self) -> u64 {
+        spread(self.hash)
+    }
+}
+
 /// Sessions and deadlines. Nothing here iterates in hash order.
 #[derive(Debug, Default)]
 pub struct Table {
     packed: BTreeMap<Serial, Packed>,
     working: BTreeMap<Serial, Working>,
     names: Names,
-    by_key: HashTable<Serial>,
+    by_key: HashTable<Slot>,
     /// What is due when.
     pub deadlines: Deadlines,
     /// The next serial.
@@ -113,8 +135,11 @@ impl Table {
             return None;
         }
         let Self { packed, working, names, by_key, .. } = self;
-        let same = |serial: &Serial| key(packed, working, names, *serial) == Some((tenant, session_id));
-        let serial = by_key.find(hash(tenant, session_id), same).copied()?;
+        let hash = hash(tenant, session_id);
+        let same = |slot: &Slot| {
+            slot.hash == hash && key(packed, working, names, slot.serial()) == Some((tenant, session_id))
+        };
+        let serial = by_key.find(spread(hash), same)?.serial();
         self.open(serial);
         Some(serial)
     }
@@ -218,21 +243,15 @@ impl Table {
     }
 
     fn file(&mut self, serial: Serial, tracked: &Tracked) {
-        self.file_key(serial, tracked.tenant.as_deref(), &tracked.session_id);
+        let slot = Slot::new(hash(tracked.tenant.as_deref(), &tracked.session_id), serial);
+        self.by_key.insert_unique(slot.spread(), slot, |slot| slot.spread());
         self.deadlines.watch(tracked.idle_at, serial);
         self.deadlines.file(serial, tracked);
     }
 
-    fn file_key(&mut self, serial: Serial, tenant: Option<&str>, session_id: &str) {
-        let Self { packed, working, names, by_key, .. } = self;
-        by_key.insert_unique(hash(tenant, session_id), serial, |serial| {
-            key(packed, working, names, *serial).map_or(0, |(tenant, session_id)| hash(tenant, session_id))
-        });
-    }
-
     fn unfile(&mut self, serial: Serial, tracked: &Tracked) {
-        let key = hash(tracked.tenant.as_deref(), &tracked.session_id);
-        if let Ok(entry) = self.by_key.find_entry(key, |known| *known == serial) {
+        let slot = Slot::new(hash(tracked.tenant.as_deref(), &tracked.session_id), serial);
+        if let Ok(entry) = self.by_key.find_entry(slot.spread(), |known| known.serial() == serial) {
             entry.remove();
         }
         self.deadlines.unwatch(tracked.idle_at, serial);
@@ -277,7 +296,6 @@ impl Table {
                 guards.uncount(tracked);
             }
         }
-        // Only now: filing may look at the key of any session.
         for serial in working.keys() {
             if let Some(packed) = self.packed.get(serial) {
                 let tracked = packed.unpack(&self.names);
@@ -309,8 +327,8 @@ impl Table {
         for (serial, packed) in &packed {
             let header = packed.header(&self.names);
             idle.push((header.idle_at, *serial));
-            // No room is made while keys are filed, so that none is hashed again.
-            self.by_key.insert_unique(hash(header.tenant, header.session_id), *serial, |_| 0);
+            let slot = Slot::new(hash(header.tenant, header.session_id), *serial);
+            self.by_key.insert_unique(slot.spread(), slot, |slot| slot.spread());
             if header.has_more {
                 let tracked = packed.unpack(&self.names);
                 self.deadlines.file(*serial, &tracked);
@@ -343,9 +361,14 @@ fn key<'a>(
     Some((tracked.tenant.as_deref(), &tracked.session_id))
 }
 
-fn hash(tenant: Option<&str>, session_id: &str) -> u64 {
+fn hash(tenant: Option<&str>, session_id: &str) -> u32 {
     let mut hasher = FixedState::with_seed(0).build_hasher();
     tenant.hash(&mut hasher);
     session_id.hash(&mut hasher);
-    hasher.finish()
+    (hasher.finish() >> 32) as u32
+}
+
+/// The hash as tables want it, with something in the bits at either end.
+fn spread(hash: u32) -> u64 {
+    u64::from(hash).wrapping_mul(0x9e37_79b9_7f4a_7c15)
 }
