@@ -47,6 +47,8 @@ pub struct Restored {
 struct Part {
     task: String,
     restore: Restore,
+    /// Its first offset; asking the library for the beginning would cost half a second where the leader is not known yet.
+    first: i64,
     /// Where it ends; none: not asked yet.
     end: Option<i64>,
     entries: u64,
@@ -85,7 +87,7 @@ impl Restoring {
             parts.entry(*partition).or_insert_with(|| {
                 let task = format!("session/{partition}");
                 let restore = Restore::new(&task, Arc::clone(registry));
-                Part { task, restore, end: None, entries: 0, done: false }
+                Part { task, restore, first: 0, end: None, entries: 0, done: false }
             });
         }
         let now = Instant::now();
@@ -133,7 +135,7 @@ impl Restoring {
             if part.end.is_none() {
                 match self.ends.fetch_watermarks(&self.topic, *partition, END_TIMEOUT) {
                     Ok((first, end)) => {
-                        part.end = Some(end);
+                        (part.first, part.end) = (first, Some(end));
                         part.done = first >= end;
                     }
                     Err(error) => {
@@ -144,7 +146,7 @@ impl Restoring {
             }
             if !part.done {
                 wanted
-                    .add_partition_offset(&self.topic, *partition, Offset::Beginning)
+                    .add_partition_offset(&self.topic, *partition, Offset::Offset(part.first))
                     .map_err(|error| EngineError::kafka(DOING, &error))?;
             }
             if started.elapsed() > SLICE_MAX {
