@@ -1,4 +1,5 @@
 //! What a tracked session takes in memory, and what its entry takes in the changelog: printed, and held to a limit.
+#![allow(clippy::disallowed_methods, reason = "a test reads the shipped registry")]
 #![allow(clippy::expect_used, reason = "a test that cannot go on fails")]
 
 use std::path::Path;
@@ -72,7 +73,9 @@ fn held(node: &str, attempt: u32) -> Held {
     let (live, tracked) = session.in_use();
     assert_eq!(i64::try_from(tracked), Ok(SESSIONS));
     let mut restore = Restore::new("session/0", registry);
-    log.iter().for_each(|c| restore.apply(c.key.as_bytes(), c.value.as_deref()).expect("an entry"));
+    for change in &log {
+        restore.apply(change.key.as_bytes(), change.value.as_deref()).expect("an entry");
+    }
     let restored = restore.finish().expect("a state");
     assert_eq!((restored.state_hash(), restored.in_use()), (session.state_hash(), session.in_use()));
     let each = |bytes: usize| bytes / usize::try_from(SESSIONS).unwrap_or(1);

@@ -13,6 +13,7 @@ impl From<EngineError> for Failure {
             | EngineError::NotCompacted(..)
             | EngineError::State { .. }
             | EngineError::Partitions(..)
+            | EngineError::TooFewBrokers(_)
             | EngineError::Locked(_)
             | EngineError::File { .. }
             | EngineError::Fenced { .. }

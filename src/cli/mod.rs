@@ -127,7 +127,7 @@ fn dispatch(verb: Verb, resolved: &Resolved, out: &mut dyn Write) -> Result<Exit
         Verb::Run => run::run(resolved),
         Verb::Validate(args) => {
             let json = resolved.settings.output != Output::Table;
-            validate::run(Path::new(&resolved.settings.registry), args.deny_warnings, json)
+            validate::run(Path::new(&resolved.settings.registry), &resolved.limits, args.deny_warnings, json)
         }
         Verb::Test(args) => test::run(&args, &|file, scenario| scenario_registry(resolved, file, scenario), out),
         Verb::Replay(args) => {

@@ -160,6 +160,9 @@ impl Admin {
     }
 
     fn topic_error(&self, doing: &'static str, name: &str, code: RDKafkaErrorCode) -> EngineError {
+        if code == RDKafkaErrorCode::InvalidReplicationFactor {
+            return EngineError::TooFewBrokers(name.to_owned());
+        }
         match self.admin_error(doing, &KafkaError::AdminOp(code)) {
             EngineError::Kafka { doing, words } => EngineError::Kafka { doing, words: format!("{name}: {words}") },
             other => other,

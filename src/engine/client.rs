@@ -1,6 +1,6 @@
 //! Settings of the Kafka clients: what exactly-once needs is pinned here, everything else passes through.
 //!
-//! The reasons are those of the trap table the settings come from; `topics` and `transaction` rely on them.
+//! `topics` and `transaction` rely on these values.
 
 use std::time::Duration;
 

@@ -11,7 +11,9 @@ pub const ERROR_CHARS_MAX: usize = 300;
 #[derive(Debug, thiserror::Error)]
 pub enum EngineError {
     /// No broker answered in time.
-    #[error("no broker at {servers} answered within {timeout_ms} ms: {words}")]
+    #[error(
+        "no broker at {servers} answered within {timeout_ms} ms ({words}); is it running? --bootstrap-servers says where"
+    )]
     Unreachable {
         /// The brokers asked.
         servers: String,
@@ -23,6 +25,11 @@ pub enum EngineError {
     /// A topic does not exist.
     #[error("topic {0} does not exist; `reflex topics apply` creates what is missing")]
     TopicMissing(String),
+    /// More copies of a topic are wanted than there are brokers.
+    #[error(
+        "topic {0} wants more copies than the cluster has brokers; for a single broker: `reflex topics apply --dev`"
+    )]
+    TooFewBrokers(String),
     /// An input is not stamped by the broker.
     #[error(
         "topic {0} has message.timestamp.type={1}; inputs need LogAppendTime, the clock of all decisions; \

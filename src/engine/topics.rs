@@ -70,7 +70,7 @@ impl Change {
 impl fmt::Display for Change {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Create => f.write_str("create"),
+            Self::Create => f.write_str("missing: create"),
             Self::Configure { key, is, wanted } => write!(f, "set {key}={wanted} (is {is})"),
             Self::Partitions { is, wanted } => {
                 write!(f, "has {is} partitions instead of {wanted}; not changed: keys would move")

@@ -2,9 +2,9 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::record::{canonical_json, canonical_json_of_sorted, is_exact};
 use crate::record::position::Evidence;
 use crate::record::time::Timestamp;
+use crate::record::{canonical_json, canonical_json_of_sorted, is_exact};
 
 /// One transition. The chain's next record carries [`Audit::hash`] of this one as `previous_hash`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

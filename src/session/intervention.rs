@@ -43,7 +43,7 @@ pub struct Why<'a> {
     pub cause: Option<Evidence>,
 }
 
-/// Why an intervention is refused, in the order of contract section 3.7.
+/// Why an intervention is refused, in the order in which it is looked for.
 enum Refusal {
     NoResponse,
     Irreversible,

@@ -83,7 +83,7 @@ impl Rate {
             let key = Key::Second(second).text();
             let known = self.seconds.get_mut(&second);
             let value = known.as_ref().map(|known| entry::encode(&known.entry()));
-            let hash = value.as_ref().map(|value| entry::hash(&key, value));
+            let hash = value.as_ref().map(|value| entry::hash(key.as_bytes(), value));
             if let Some(known) = known {
                 known.taken = hash;
             }

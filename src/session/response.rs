@@ -244,13 +244,7 @@ impl Session {
     }
 
     /// Notes a signature for the fleet; `position` is that of the event that made it.
-    pub(crate) fn observe(
-        &self,
-        case: &Case<'_>,
-        signal: Option<&Signal>,
-        position: Evidence,
-        effects: &mut Effects,
-    ) {
+    pub(crate) fn observe(&self, case: &Case<'_>, signal: Option<&Signal>, position: Evidence, effects: &mut Effects) {
         let event = case.arrival.event;
         let dimensions = self.dimensions.iter().filter_map(|dimension| {
             let value = event.dimension(dimension)?;

@@ -51,13 +51,13 @@ impl Seen {
     pub fn take_changes(&mut self, sum: &mut u128, changes: &mut Vec<Change>) {
         for (sequence, id) in self.forgotten.iter().filter(|(sequence, _)| *sequence >= self.taken.0) {
             let (key, value) = entry_of(*sequence, id);
-            *sum = sum.wrapping_sub(entry::hash(&key, &value));
+            *sum = sum.wrapping_sub(entry::hash(key.as_bytes(), &value));
             changes.push(Change { key, value: None });
         }
         for sequence in self.taken.1.max(self.first)..self.next() {
             let Some(id) = self.at(sequence) else { continue };
             let (key, value) = entry_of(sequence, id);
-            *sum = sum.wrapping_add(entry::hash(&key, &value));
+            *sum = sum.wrapping_add(entry::hash(key.as_bytes(), &value));
             changes.push(Change { key, value: Some(value) });
         }
         self.taken = (self.first, self.next());

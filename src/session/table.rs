@@ -89,17 +89,17 @@ struct Working {
 #[derive(Clone, Copy, Debug)]
 struct Slot {
     hash: u32,
-    /// In two halves, so that a slot takes 12 bytes.
-    serial: [u32; 2],
+    /// The serial's bytes, so that a slot takes 12.
+    serial: [u8; 8],
 }
 
 impl Slot {
     fn new(hash: u32, serial: Serial) -> Self {
-        Self { hash, serial: [(serial >> 32) as u32, serial as u32] }
+        Self { hash, serial: serial.to_ne_bytes() }
     }
 
     fn serial(self) -> Serial {
-        u64::from(self.serial[0]) << 32 | u64::from(self.serial[1])
+        Serial::from_ne_bytes(self.serial)
     }
 
     fn spread(self) -> u64 {
@@ -136,9 +136,8 @@ impl Table {
         }
         let Self { packed, working, names, by_key, .. } = self;
         let hash = hash(tenant, session_id);
-        let same = |slot: &Slot| {
-            slot.hash == hash && key(packed, working, names, slot.serial()) == Some((tenant, session_id))
-        };
+        let same =
+            |slot: &Slot| slot.hash == hash && key(packed, working, names, slot.serial()) == Some((tenant, session_id));
         let serial = by_key.find(spread(hash), same)?.serial();
         self.open(serial);
         Some(serial)
@@ -266,7 +265,7 @@ impl Table {
             }
             let key = Key::Session(*serial).text();
             let value = working.tracked.as_ref().map(entry::encode);
-            let hash = value.as_ref().map(|value| entry::hash(&key, value));
+            let hash = value.as_ref().map(|value| entry::hash(key.as_bytes(), value));
             let before = std::mem::replace(&mut working.taken, hash);
             if hash != before {
                 *sum = sum.wrapping_sub(before.unwrap_or(0)).wrapping_add(hash.unwrap_or(0));

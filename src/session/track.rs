@@ -297,13 +297,10 @@ impl Run {
 
     /// `progress` or `artifact_produced`: resets that node, without a node the whole run.
     pub fn progressed(&mut self, route: &Route, node: Option<&str>) -> bool {
-        match node {
-            Some(_) => {
-                let at = self.nodes.iter().position(|track| track.is(route, node));
-                at.is_some_and(|at| self.reset_node(at))
-            }
-            None => (0..self.nodes.len()).fold(false, |changed, at| self.reset_node(at) || changed),
-        }
+        let whole_run = node.is_none();
+        let concerned = |run: &Self, at: usize| whole_run || run.nodes[at].is(route, node);
+        let changed = (0..self.nodes.len()).filter(|at| concerned(self, *at) && self.reset_node(*at)).count();
+        changed > 0
     }
 
     fn reset_node(&mut self, at: usize) -> bool {

@@ -49,12 +49,14 @@ fn compact(entries: &mut Compacted, changes: &[Change]) {
 
 /// The hash of a state by its definition.
 fn full_hash(entries: &Compacted) -> u128 {
-    entries.iter().fold(0, |sum: u128, (key, value)| sum.wrapping_add(entry::hash(key, value)))
+    entries.iter().fold(0, |sum: u128, (key, value)| sum.wrapping_add(entry::hash(key.as_bytes(), value)))
 }
 
 fn from_log(registry: &Arc<Registry>, log: &[Change]) -> Session {
     let mut restore = Restore::new("session/0", Arc::clone(registry));
-    log.iter().for_each(|change| restore.apply(change.key.as_bytes(), change.value.as_deref()).unwrap());
+    for Change { key, value } in log {
+        restore.apply(key.as_bytes(), value.as_deref()).unwrap();
+    }
     restore.finish().unwrap()
 }
 

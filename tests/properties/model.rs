@@ -1,4 +1,4 @@
-//! When a signature is given, told a second time: a slow reading of contract section 3.3 over the whole list of what
+//! When a signature is given, told a second time: a slow reading of the rules over the whole list of what
 //! happened in one run, held against the session stage.
 
 use proptest::collection::vec;

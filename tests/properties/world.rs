@@ -162,7 +162,9 @@ impl World {
     /// Carries steps out of which nothing comes: the task is rolled back, and the reader has seen nothing.
     pub fn detour(&mut self, steps: &[Step], rollback: impl FnOnce(&mut Session)) {
         let (frozen, live, waiting) = (self.frozen, self.live.clone(), self.waiting.clone());
-        steps.iter().for_each(|step| drop(self.step(step)));
+        for step in steps {
+            drop(self.step(step));
+        }
         rollback(&mut self.session);
         (self.frozen, self.live, self.waiting) = (frozen, live, waiting);
     }

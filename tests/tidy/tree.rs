@@ -50,8 +50,11 @@ pub fn root() -> &'static Path {
 
 /// Every text file of the repository, by path.
 pub fn files() -> Vec<File> {
-    let mut paths = Vec::new();
-    collect(root(), &mut paths);
+    let mut paths = tracked().unwrap_or_else(|| {
+        let mut paths = Vec::new();
+        collect(root(), &mut paths);
+        paths
+    });
     paths.sort();
     paths.iter().filter_map(|path| read(path)).collect()
 }
@@ -64,6 +67,13 @@ pub fn rust_files() -> Vec<File> {
 /// Reads one file of the repository.
 pub fn text(path: &str) -> String {
     fs::read_to_string(root().join(path)).unwrap_or_else(|error| panic!("{path}: {error}"))
+}
+
+/// What git tracks here; `None` where this is no checkout. A file somebody tries things out with is not judged.
+fn tracked() -> Option<Vec<PathBuf>> {
+    let listed = std::process::Command::new("git").arg("-C").arg(root()).args(["ls-files", "-z"]).output().ok()?;
+    let names = String::from_utf8(listed.stdout).ok().filter(|names| listed.status.success() && !names.is_empty())?;
+    Some(names.split_terminator('\0').map(|name| root().join(name)).filter(|path| path.is_file()).collect())
 }
 
 fn collect(folder: &Path, paths: &mut Vec<PathBuf>) {

@@ -55,7 +55,8 @@ fn registry() -> Result<Arc<Registry>, Failure> {
 /// # Errors
 /// Exit 1 where a failing session was not saved, a healthy one touched, or an override left over.
 pub fn run(args: &Args, json: bool, interrupted: &Arc<AtomicBool>, out: &mut dyn Write) -> Result<Exit, Failure> {
-    let colours = !json && std::io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none();
+    let colours =
+        !json && std::io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
     let registry = registry()?;
     let topics = TopicNames::default();
     let outputs = topics.outputs();

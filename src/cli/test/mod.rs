@@ -197,7 +197,11 @@ impl Stage {
                 }
                 (Expected::Tombstone, Some(_)) | (Expected::Record(_), None) => false,
             };
-        if fits { Ok(()) } else { Err(format!("expected {topic} {expected:?}, came {came}")) }
+        let wanted = match expected {
+            Expected::Tombstone => String::from("tombstone"),
+            Expected::Record(wanted) => wanted.to_string(),
+        };
+        if fits { Ok(()) } else { Err(format!("expected {topic} {wanted}\n    came {came}")) }
     }
 
     fn skip_audit(&mut self) {

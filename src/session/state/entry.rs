@@ -48,17 +48,21 @@ impl Key {
     /// The key of a text; `None` where it is none of these, written exactly so.
     #[must_use]
     pub fn parse(text: &[u8]) -> Option<Self> {
-        let text = std::str::from_utf8(text).ok()?;
-        let number = |digits| u64::from_str_radix(digits, 16).ok();
-        let key = match text.split_once('/') {
-            Some(("s", digits)) => Self::Session(number(digits)?),
-            Some(("c", digits)) => Self::Command(number(digits)?),
-            Some(("r", digits)) => Self::Second(number(digits)?.cast_signed()),
-            None if text == "task" => Self::Task,
-            _ => return None,
-        };
-        (key.text() == text).then_some(key)
+        match text {
+            b"task" => Some(Self::Task),
+            [b's', b'/', digits @ ..] => number(digits).map(Self::Session),
+            [b'c', b'/', digits @ ..] => number(digits).map(Self::Command),
+            [b'r', b'/', digits @ ..] => number(digits).map(|number| Self::Second(number.cast_signed())),
+            _ => None,
+        }
     }
+}
+
+/// A number of exactly 16 small hex digits.
+fn number(digits: &[u8]) -> Option<u64> {
+    let are_digits = digits.len() == 16 && digits.iter().all(|digit| matches!(digit, b'0'..=b'9' | b'a'..=b'f'));
+    let text = std::str::from_utf8(digits).ok().filter(|_| are_digits)?;
+    u64::from_str_radix(text, 16).ok()
 }
 
 /// What a task has one of.
@@ -132,9 +136,9 @@ pub fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, rmp_serde::decode:
 
 /// Hash of an entry. The hash of a state is the wrapping sum over its entries: their order does not matter.
 #[must_use]
-pub fn hash(key: &str, value: &[u8]) -> u128 {
+pub fn hash(key: &[u8], value: &[u8]) -> u128 {
     let mut hasher = XxHash3_128::new();
-    hasher.write(key.as_bytes());
+    hasher.write(key);
     hasher.write(&[0]);
     hasher.write(value);
     hasher.finish_128()

@@ -108,7 +108,7 @@ impl Session {
         }
         let before = taken.map_or(0, |taken| taken.hash);
         let (key, value) = (Key::Task.text(), entry::encode(&self.task_entry(head)));
-        let hash = entry::hash(&key, &value);
+        let hash = entry::hash(key.as_bytes(), &value);
         self.marks.sum = self.marks.sum.wrapping_sub(before).wrapping_add(hash);
         self.marks.taken = Some(Taken { head, version: self.registry.version.clone(), hash });
         changes.push(Change { key, value: Some(value) });

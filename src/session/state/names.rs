@@ -1,7 +1,7 @@
 //! Names shared by many sessions (tenants, graphs, nodes, shapes, facts of failures): each stands once in memory, and
 //! goes with the last session that uses it. Numbers are of this process only: no state entry holds one.
 
-use std::hash::{BuildHasher, Hash, Hasher};
+use std::hash::BuildHasher;
 
 use foldhash::quality::FixedState;
 use hashbrown::HashTable;
@@ -75,9 +75,7 @@ impl Names {
 }
 
 fn hash(text: &str) -> u64 {
-    let mut hasher = FixedState::with_seed(0).build_hasher();
-    text.hash(&mut hasher);
-    hasher.finish()
+    FixedState::with_seed(0).hash_one(text)
 }
 
 #[cfg(test)]

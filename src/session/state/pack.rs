@@ -89,11 +89,14 @@ struct Writer<'a> {
 impl Writer<'_> {
     fn number(&mut self, number: impl TryInto<u64>) {
         let mut rest = number.try_into().unwrap_or_default();
-        while rest >= 0x80 {
-            self.out.push((rest as u8) | 0x80);
+        loop {
+            let [low, ..] = rest.to_le_bytes();
             rest >>= 7;
+            if rest == 0 {
+                return self.out.push(low & 0x7f);
+            }
+            self.out.push(low | 0x80);
         }
-        self.out.push(rest as u8);
     }
 
     fn signed(&mut self, number: i64) {
@@ -121,7 +124,9 @@ impl Writer<'_> {
 
     fn list<T>(&mut self, items: &[T], mut each: impl FnMut(&mut Self, &T)) {
         self.number(items.len());
-        items.iter().for_each(|item| each(self, item));
+        for item in items {
+            each(self, item);
+        }
     }
 
     fn session(&mut self, tracked: &Tracked) {

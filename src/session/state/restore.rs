@@ -65,7 +65,7 @@ impl Restore {
     /// A record that no session task of this format wrote.
     pub fn apply(&mut self, key: &[u8], value: Option<&[u8]>) -> Result<(), RestoreError> {
         let parsed = Key::parse(key).ok_or_else(|| RestoreError::Key { key: String::from_utf8_lossy(key).into() })?;
-        let hash = value.map(|value| entry::hash(&parsed.text(), value));
+        let hash = value.map(|value| entry::hash(key, value));
         let before = match parsed {
             Key::Session(serial) => {
                 let tracked = value.map(|value| read::<Tracked>(parsed, value)).transpose()?;
@@ -90,7 +90,7 @@ impl Restore {
                 self.session.guards.interventions.restore(second, entry.zip(hash))
             }
             Key::Task => {
-                let entry = value.map(|value| task_entry(value)).transpose()?;
+                let entry = value.map(task_entry).transpose()?;
                 std::mem::replace(&mut self.task, entry.zip(hash)).map(|(_, hash)| hash)
             }
         };
