@@ -14,6 +14,7 @@ mod kafka {
     mod commands;
     mod commit;
     mod dead_letters;
+    mod durable;
     mod faults;
     mod refusals;
     mod story;

@@ -10,6 +10,8 @@ impl From<EngineError> for Failure {
                 Exit::Unavailable
             }
             EngineError::NotAppendTime(..)
+            | EngineError::NotCompacted(..)
+            | EngineError::State { .. }
             | EngineError::Partitions(..)
             | EngineError::TooFewBrokers(_)
             | EngineError::Locked(_)

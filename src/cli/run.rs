@@ -98,6 +98,7 @@ fn config(settings: &Settings, instance: &str) -> Result<Config, Failure> {
         batch_events_max: settings.batch_events_max as usize,
         broker_timeout: Duration::from_millis(settings.broker_timeout_ms),
         outage_max: Duration::from_millis(settings.broker_outage_ms_max),
+        start_at_earliest: settings.start_at_earliest,
         check_topics: true,
     })
 }

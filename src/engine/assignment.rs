@@ -85,8 +85,7 @@ pub type Committed = BTreeMap<Input, Option<i64>>;
 
 /// Takes partitions over: from their committed offsets, or, where the group never committed, from the earliest.
 ///
-/// State is not durable yet: a task begins empty wherever it starts, so starting at the earliest offset is the best
-/// a new group can do, and an override whose end was pending when the process ended is left to its own expiry.
+/// They are paused: nothing is read before the state of their tasks is there.
 ///
 /// Gives none where the member has been fenced in the meantime: the next poll tells.
 pub fn assign(
@@ -121,6 +120,7 @@ pub fn assign(
     consumer.assign(&start).map_err(|error| EngineError::kafka("assigning", &error))?;
     let owned = consumer.assignment().map_err(|error| EngineError::kafka("assigning", &error))?;
     if owned.count() == start.count() {
+        consumer.pause(&owned).map_err(|error| EngineError::kafka("pausing", &error))?;
         Ok(Some(committed))
     } else {
         Err(EngineError::Kafka { doing: "assigning", words: "the client holds other partitions than assigned".into() })

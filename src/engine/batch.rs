@@ -44,6 +44,8 @@ pub struct Span {
 pub struct Batch {
     /// Records, in order.
     pub publications: Vec<Publication>,
+    /// How many of them are entries of state.
+    pub state_entries: usize,
     /// Offsets by input partition.
     pub spans: BTreeMap<Input, Span>,
     /// Inputs taken.
@@ -74,6 +76,12 @@ impl Batch {
         }
     }
 
+    /// Notes a partition whose task changed without an input: its offset is sent as it is, so that a process that no
+    /// longer owns the task cannot commit.
+    pub fn standing(&mut self, input: &Input, offset: i64) {
+        self.spans.entry(input.clone()).or_insert(Span { previous: Some(offset), next: offset });
+    }
+
     /// When it is to be committed, given when the next commit may begin at the earliest; none while it is empty.
     #[must_use]
     pub fn due(&self, config: &Config, not_before: Instant) -> Option<Instant> {
@@ -89,6 +97,7 @@ impl Batch {
     /// Empties it, keeping the memory.
     pub fn clear(&mut self) {
         self.publications.clear();
+        self.state_entries = 0;
         self.spans.clear();
         self.inputs = 0;
         self.urgent = false;
@@ -117,6 +126,8 @@ mod tests {
         batch.consumed(&input, 9, None);
         assert_eq!(batch.due(&config, start), Some(start));
         assert_eq!(batch.spans[&input], Span { previous: None, next: 10 });
+        batch.standing(&input, 3);
+        assert_eq!(batch.spans[&input].next, 10);
         batch.clear();
         assert!(batch.is_empty());
     }

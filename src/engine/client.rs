@@ -100,6 +100,28 @@ pub fn publisher(cluster: &Cluster) -> ClientConfig {
     config
 }
 
+/// A reader of changelogs: it is no member of the group, and uses its name only because a reader needs one.
+pub fn reader(config: &Config) -> ClientConfig {
+    let mut client = asking(&config.cluster);
+    client
+        .set("group.id", &config.group)
+        .set("enable.auto.commit", "false")
+        .set("enable.auto.offset.store", "false")
+        .set("auto.offset.reset", "earliest")
+        .set("isolation.level", "read_committed")
+        .set("enable.partition.eof", "false")
+        .set("queued.max.messages.kbytes", "16384")
+        .set("check.crcs", "true");
+    client
+}
+
+/// Asks for the ends of partitions as writers see them, open transactions included.
+pub fn ends(config: &Config) -> ClientConfig {
+    let mut client = asking(&config.cluster);
+    client.set("isolation.level", "read_uncommitted");
+    client
+}
+
 /// The worker's consumer.
 pub fn consumer(config: &Config) -> ClientConfig {
     let mut client = asking(&config.cluster);

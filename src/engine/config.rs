@@ -5,7 +5,7 @@ use std::fmt;
 use std::time::Duration;
 
 use crate::record::codec::Schemas;
-use crate::record::topic::{DEAD_LETTER_SUFFIX, EVENTS, SESSION_COMMANDS, Topic};
+use crate::record::topic::{DEAD_LETTER_SUFFIX, EVENTS, SESSION_COMMANDS, STATE_SESSION, Topic};
 
 /// How to reach the brokers.
 #[derive(Clone, Default)]
@@ -42,6 +42,8 @@ pub struct TopicNames {
     pub escalations: String,
     /// Every transition.
     pub audit: String,
+    /// Changelog of the session stage.
+    pub state_session: String,
 }
 
 impl Default for TopicNames {
@@ -53,6 +55,7 @@ impl Default for TopicNames {
             overrides: Topic::Overrides.name().to_owned(),
             escalations: Topic::Escalations.name().to_owned(),
             audit: Topic::Audit.name().to_owned(),
+            state_session: STATE_SESSION.to_owned(),
         }
     }
 }
@@ -79,7 +82,8 @@ impl TopicNames {
     #[must_use]
     pub fn outputs(&self) -> Vec<String> {
         let dead_letters = self.inputs().map(dead_letters_of);
-        Topic::ALL.iter().map(|topic| self.of(*topic).to_owned()).chain(dead_letters).collect()
+        let state = [self.state_session.clone()];
+        Topic::ALL.iter().map(|topic| self.of(*topic).to_owned()).chain(state).chain(dead_letters).collect()
     }
 }
 
@@ -127,6 +131,8 @@ pub struct Config {
     pub broker_timeout: Duration,
     /// How long a broker may stay away once it has answered; over: the engine ends with "try again".
     pub outage_max: Duration,
+    /// Whether a task that has state, but whose group has no offsets, begins at the earliest offset. Else it refuses.
+    pub start_at_earliest: bool,
     /// Whether topics are looked at first (existence, `LogAppendTime`, equal partition counts). Off for an embedded
     /// broker without an admin interface only.
     pub check_topics: bool,
@@ -147,6 +153,7 @@ impl Default for Config {
             batch_events_max: 50_000,
             broker_timeout: Duration::from_secs(10),
             outage_max: Duration::from_mins(5),
+            start_at_earliest: false,
             check_topics: true,
         }
     }

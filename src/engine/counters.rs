@@ -64,8 +64,10 @@ impl Durations {
 pub struct Counters {
     /// Inputs taken, dead letters included.
     pub inputs: u64,
-    /// Records published, dead letters included, once committed.
+    /// Records published, dead letters included and state not, once committed.
     pub published: u64,
+    /// Entries of state written, once committed.
+    pub state_entries: u64,
     /// Transactions committed.
     pub transactions: u64,
     /// Transactions aborted and sent again.
@@ -86,9 +88,10 @@ impl fmt::Display for Counters {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "inputs={} published={} transactions={} aborted={} rebuilt={} fenced={} dropped={} commit_p50_us={} commit_p99_us={}",
+            "inputs={} published={} state_entries={} transactions={} aborted={} rebuilt={} fenced={} dropped={} commit_p50_us={} commit_p99_us={}",
             self.inputs,
             self.published,
+            self.state_entries,
             self.transactions,
             self.aborted,
             self.rebuilt,

@@ -10,6 +10,7 @@ use crate::record::codec::{RecordKind, avro};
 use crate::record::dead_letter::{Code, Rejection};
 use crate::record::output::{Output, Record};
 use crate::record::topic::Topic;
+use crate::session::Change;
 
 /// `max.message.bytes` of a topic nobody described: the broker's default.
 pub const TOPIC_BYTES_MAX: usize = 1_048_588;
@@ -18,6 +19,7 @@ pub const TOPIC_BYTES_MAX: usize = 1_048_588;
 #[derive(Debug)]
 pub struct Outlets {
     topics: [(Topic, Arc<str>); 4],
+    state: Arc<str>,
     dead_letters: [Arc<str>; 2],
     bytes_max: BTreeMap<String, usize>,
     encoding: Encoding,
@@ -28,6 +30,7 @@ impl Outlets {
     pub fn new(config: &Config, bytes_max: BTreeMap<String, usize>) -> Self {
         Self {
             topics: Topic::ALL.map(|topic| (topic, Arc::from(config.topics.of(topic)))),
+            state: Arc::from(config.topics.state_session.as_str()),
             dead_letters: config.topics.inputs().map(|input| Arc::from(dead_letters_of(input))),
             bytes_max,
             encoding: config.encoding,
@@ -58,6 +61,13 @@ impl Outlets {
         let partition = (output.topic == Topic::Audit).then_some(partition);
         let key = Some(output.key.clone().into_bytes());
         Ok(Publication { topic: Arc::clone(topic), partition, key, value, headers: None })
+    }
+
+    /// One changed entry of the state of the task of `partition`.
+    pub fn change(&self, change: Change, partition: i32) -> Publication {
+        let Change { key, value } = change;
+        let (topic, key) = (Arc::clone(&self.state), Some(key.into_bytes()));
+        Publication { topic, partition: Some(partition), key, value, headers: None }
     }
 
     fn bytes_max(&self, topic: &str) -> usize {

@@ -36,7 +36,13 @@ pub enum EngineError {
          `reflex topics apply` sets it"
     )]
     NotAppendTime(String, String),
-    /// Inputs are not co-partitioned, or the audit topic is narrower than they are.
+    /// A changelog that does not keep the last value of every key.
+    #[error(
+        "topic {0} has cleanup.policy={1}; state needs compact alone, or what is old is lost; `reflex topics apply` \
+         sets it"
+    )]
+    NotCompacted(String, String),
+    /// Inputs are not co-partitioned, or the audit or state topic is narrower than they are.
     #[error("{0} has {1} partitions and {2} has {3}; {4}")]
     Partitions(String, usize, String, usize, &'static str),
     /// The data directory is in use.
@@ -67,6 +73,16 @@ pub enum EngineError {
     /// What was consumed is no longer, or not yet, on the broker.
     #[error("{0}")]
     OffsetLost(String),
+    /// The state of a task cannot be used.
+    #[error("state of {task} on {topic}: {words}")]
+    State {
+        /// The task.
+        task: String,
+        /// Its changelog.
+        topic: String,
+        /// Why, and what can be done.
+        words: String,
+    },
     /// A transaction's outcome contradicts what was sent.
     #[error("{0}")]
     Undecided(String),

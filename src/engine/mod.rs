@@ -6,19 +6,23 @@
 //!  preflight, admin, topics ── topics as they are and as they should be
 //!  worker ── one thread: poll ─> stage ─> batch ─> transaction
 //!              assignment      which partitions are owned
+//!              changelog       state of tasks: written with their effects, restored before they begin
 //!              intake, stage   bytes to events and commands, tasks, effects
 //!              encode, dead_letter   effects and refusals as records
 //!              transaction, producer, classifier   all or nothing, and what an error means
 //!  publish ── a feed of events, for `reflex publish`
 //! ```
 //!
-//! Limits of this release: state is in memory only. A task begins empty at its group's committed offset (a new group's
-//! at the earliest), so after a restart a live override is left to its own expiry and the audit chain of a task begins
-//! anew at 0. One worker a process.
+//! State is in memory and in the changelog, `reflex.state.session`: what changed goes there in the transaction of the
+//! effects, and a task is restored from there wherever it begins, after a restart and after a rebalance.
+//!
+//! Limits of this release: no local store, so every assignment reads the changelog of its tasks; a task decides by the
+//! registry of `run`, whatever it was written under. One worker a process.
 
 pub mod admin;
 mod assignment;
 mod batch;
+mod changelog;
 mod classifier;
 pub mod client;
 pub mod config;

@@ -41,6 +41,14 @@ fn judge(
     if partitions(audit) < partitions(events) {
         return differ(audit, "a task writes its audit records to its own partition, so it needs at least as many");
     }
+    let state = &config.topics.state_session;
+    if partitions(state) < partitions(events) {
+        return differ(state, "a task keeps its state in its own partition, so it needs at least as many");
+    }
+    let cleanup = topics[state].configs.get("cleanup.policy").map_or("", String::as_str);
+    if cleanup != "compact" {
+        return Err(EngineError::NotCompacted(state.clone(), cleanup.to_owned()));
+    }
     let bytes_max = |facts: &TopicFacts| facts.configs.get("max.message.bytes").and_then(|text| text.parse().ok());
     Ok(topics.iter().filter_map(|(name, facts)| Some((name.clone(), bytes_max(facts)?))).collect())
 }
@@ -86,6 +94,12 @@ mod tests {
         let narrow = |name: &'static str| judged(|topics| topics.get_mut(name).expect("there").partitions = 2);
         assert!(matches!(narrow("reflex.session-commands"), Err(EngineError::Partitions(..))));
         assert!(matches!(narrow("reflex.audit"), Err(EngineError::Partitions(..))));
+        assert!(matches!(narrow("reflex.state.session"), Err(EngineError::Partitions(..))));
         assert!(narrow("reflex.overrides").is_ok());
+        let deleted = refusal(|topics| {
+            let configs = &mut topics.get_mut("reflex.state.session").expect("there").configs;
+            configs.insert("cleanup.policy".into(), "compact,delete".into());
+        });
+        assert!(deleted.contains("reflex.state.session has cleanup.policy=compact,delete"), "{deleted}");
     }
 }

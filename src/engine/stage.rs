@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use crate::engine::assignment::Committed;
 use crate::engine::batch::{Batch, Input as InputPartition};
+use crate::engine::changelog::Restored;
 use crate::engine::config::Config;
 use crate::engine::counters::Counters;
 use crate::engine::dead_letter::letter;
@@ -76,15 +77,23 @@ impl Stage {
         self.tasks.len()
     }
 
-    /// Begins a task for every partition, empty.
-    pub fn begin(&mut self, committed: Committed, now: Instant) {
-        for (_, partition) in committed.keys() {
-            self.tasks.entry(*partition).or_insert_with(|| Task {
-                session: Session::new(&format!("session/{partition}"), Arc::clone(&self.registry)),
-                last_input: now,
-            });
-        }
+    /// What tasks decide by.
+    pub fn registry(&self) -> &Arc<Registry> {
+        &self.registry
+    }
+
+    /// Begins the tasks of these partitions.
+    pub fn begin(&mut self, Restored { committed, sessions }: Restored, now: Instant) {
+        self.tasks =
+            sessions.into_iter().map(|(partition, session)| (partition, Task { session, last_input: now })).collect();
         self.committed = committed;
+    }
+
+    /// Tells the hash of each state, for whoever compares it with what is restored later.
+    pub fn tell(&self) {
+        for (partition, task) in &self.tasks {
+            tracing::debug!("left session/{partition} with state hash {:032x}", task.session.state_hash());
+        }
     }
 
     /// Ends all tasks; what they know is forgotten.
@@ -93,8 +102,19 @@ impl Stage {
         self.committed.clear();
     }
 
-    /// Notes that a batch was committed.
+    /// Puts what changed in the tasks into the batch, which is to be committed before anything else is taken.
+    pub fn changes(&mut self, batch: &mut Batch) {
+        for (partition, task) in &mut self.tasks {
+            for change in task.session.take_changes() {
+                batch.publications.push(self.outlets.change(change, *partition));
+                batch.state_entries += 1;
+            }
+        }
+    }
+
+    /// Notes that a batch, with all changes of the tasks, was committed.
     pub fn committed(&mut self, batch: &Batch) {
+        self.tasks.values_mut().for_each(|task| task.session.committed());
         for (input, span) in &batch.spans {
             if let Some(offset) = self.committed.get_mut(input) {
                 *offset = Some(span.next);
@@ -156,6 +176,10 @@ impl Stage {
             task.session.step(at, Input::Tick, &mut self.effects);
             if let Err(rejection) = publish(&mut self.effects, &self.outlets, *partition, batch) {
                 tracing::error!(partition, %rejection, "what a deadline published was lost");
+            }
+            let events: InputPartition = (Arc::clone(&self.names[0]), *partition);
+            if let Some(Some(offset)) = self.committed.get(&events) {
+                batch.standing(&events, *offset);
             }
             batch.touch(now);
         }

@@ -12,6 +12,8 @@ use crate::engine::error::EngineError;
 const DAY_MS: u64 = 86_400_000;
 /// How long a new topic may take to become visible; over: nobody waits any more, it will.
 const VISIBLE_PATIENCE: Duration = Duration::from_secs(5);
+/// The largest entry of a state fits: as much as a producer hands to a broker.
+const STATE_BYTES_MAX: &str = "10485760";
 const LOG_APPEND: (&str, &str) = ("message.timestamp.type", "LogAppendTime");
 
 /// One topic as it should be.
@@ -121,6 +123,18 @@ pub fn wanted(names: &TopicNames, partitions: usize, dev: bool) -> Vec<TopicSpec
         ),
         delete(&names.escalations, 30, &[]),
         delete(&names.audit, 365, &[]),
+        spec(
+            &names.state_session,
+            &[
+                ("cleanup.policy", "compact"),
+                // A restore reads the active segment too, which is never cleaned.
+                ("segment.ms", "600000"),
+                ("min.cleanable.dirty.ratio", "0.1"),
+                // What was decided within the last hour can be decided again from where its state was.
+                ("min.compaction.lag.ms", "3600000"),
+                ("max.message.bytes", STATE_BYTES_MAX),
+            ],
+        ),
         dead_letters(&names.events),
         dead_letters(&names.session_commands),
     ]
@@ -210,7 +224,7 @@ mod tests {
     #[test]
     fn a_topic_as_wanted_needs_nothing_and_another_says_what() {
         let specs = wanted(&TopicNames::default(), 8, false);
-        assert_eq!(specs.len(), 8);
+        assert_eq!(specs.len(), 9);
         let spec = &specs[0];
         let mut is = TopicFacts { partitions: 8, replication: 3, configs: spec.configs.clone(), own: Configs::new() };
         assert_eq!(compare(spec, Some(&is)), []);

@@ -1,7 +1,8 @@
 //! One worker: one thread that owns a consumer and a transactional producer. Poll, step, commit; nothing else.
 //!
 //! Order at the start: look at the topics, take the transactional id over (which aborts what a predecessor left open),
-//! subscribe. Partitions come and go by rebalances, on which the worker acts after the poll that brought them.
+//! subscribe. Partitions come and go by rebalances, on which the worker acts after the poll that brought them: tasks
+//! are restored from the changelog in slices, with a poll between two, before anything is read for them.
 //!
 //! Invariant: an input's offset and its effects are in the same transaction, and effects of a partition that was taken
 //! away are never published (`tests/kafka.rs`).
@@ -20,6 +21,7 @@ use rdkafka::message::BorrowedMessage;
 
 use crate::engine::assignment::{Group, Rebalance, assign};
 use crate::engine::batch::Batch;
+use crate::engine::changelog::Restoring;
 use crate::engine::client::{consumer, create};
 use crate::engine::config::Config;
 use crate::engine::counters::Counters;
@@ -78,6 +80,8 @@ struct Worker {
     /// There until closed.
     consumer: Option<BaseConsumer<Group>>,
     publisher: Publisher,
+    /// While the tasks of an assignment are not there yet.
+    restoring: Option<Restoring>,
     stage: Stage,
     batch: Batch,
     counters: Counters,
@@ -113,6 +117,7 @@ impl Worker {
             stop: Arc::clone(stop),
             consumer: Some(group),
             publisher,
+            restoring: None,
             stage,
             batch: Batch::default(),
             counters: Counters::default(),
@@ -125,6 +130,10 @@ impl Worker {
         while !self.stop.load(Ordering::Relaxed) {
             let polled = self.poll()?;
             self.rebalances(on_progress)?;
+            if self.restoring.is_some() {
+                self.restore(on_progress)?;
+                continue;
+            }
             let now = Instant::now();
             if !polled {
                 self.stage.tick(wall(), now, &mut self.batch);
@@ -152,12 +161,19 @@ impl Worker {
             // After the first record only what is there already: the batch is looked at before waiting again.
             let due = self.batch.due(&self.config, self.commits.idle);
             let wait = match due {
-                _ if polled => Duration::ZERO,
+                _ if polled || self.restoring.is_some() => Duration::ZERO,
                 Some(due) => due.saturating_duration_since(now).min(POLL_MAX),
                 None => POLL_MAX,
             };
             match consumer.poll(wait) {
                 None => return Ok(polled),
+                // It would be skipped; at its next start the process reads it again.
+                Some(Ok(_)) if self.restoring.is_some() => {
+                    return Err(EngineError::Kafka {
+                        doing: "restoring",
+                        words: "a record of a paused partition".into(),
+                    });
+                }
                 Some(Ok(message)) => {
                     polled = true;
                     let Some(record) = record(&message, self.stage.names()) else { continue };
@@ -190,9 +206,8 @@ impl Worker {
                     let Some(committed) = assign(consumer, &wanted, self.stage.names(), &self.stop)? else {
                         continue;
                     };
-                    self.stage.begin(committed, Instant::now());
-                    tracing::info!(tasks = self.stage.len(), "assigned");
-                    on_progress(Progress::Assigned(self.stage.len()));
+                    self.restoring =
+                        Some(Restoring::begin(&self.config, self.stage.registry(), committed, &self.stop)?);
                 }
                 Rebalance::Revoke { lost } => {
                     if !lost && !self.batch.is_empty() {
@@ -208,16 +223,35 @@ impl Worker {
         }
     }
 
+    /// Restores for a moment; begins the tasks once all of them are there.
+    fn restore(&mut self, on_progress: OnProgress<'_>) -> Result<(), EngineError> {
+        let Some(restoring) = self.restoring.as_mut() else { return Ok(()) };
+        if !restoring.slice()? {
+            return Ok(());
+        }
+        let (Some(restoring), Some(consumer)) = (self.restoring.take(), &self.consumer) else { return Ok(()) };
+        self.stage.begin(restoring.finish()?, Instant::now());
+        consumer
+            .assignment()
+            .and_then(|owned| consumer.resume(&owned))
+            .map_err(|error| EngineError::kafka("resuming", &error))?;
+        tracing::info!(tasks = self.stage.len(), "assigned");
+        on_progress(Progress::Assigned(self.stage.len()));
+        Ok(())
+    }
+
     fn commit(&mut self, on_progress: OnProgress<'_>) -> Result<Outcome, EngineError> {
         let Some(consumer) = &self.consumer else { return Ok(Outcome::NotMember) };
         let started = Instant::now();
+        self.stage.changes(&mut self.batch);
         let outcome = self.publisher.commit(consumer, &self.batch, &mut self.counters)?;
         self.commits = Pace::after(started, self.config.commit_gap_min);
         match outcome {
             Outcome::Committed => {
                 self.counters.commits.add(started.elapsed());
                 self.counters.transactions += 1;
-                self.counters.published += self.batch.publications.len() as u64;
+                self.counters.published += (self.batch.publications.len() - self.batch.state_entries) as u64;
+                self.counters.state_entries += self.batch.state_entries as u64;
                 self.stage.committed(&self.batch);
                 self.batch.clear();
                 on_progress(Progress::Committed(&self.counters));
@@ -234,6 +268,7 @@ impl Worker {
             tracing::warn!(inputs = self.batch.inputs, "partitions lost: their uncommitted effects are dropped");
         }
         self.batch.clear();
+        self.restoring = None;
         self.stage.end();
     }
 
@@ -250,6 +285,7 @@ impl Worker {
     }
 
     fn close(&mut self) {
+        self.stage.tell();
         self.publisher.close();
         self.leave();
     }

@@ -33,5 +33,7 @@ impl Topic {
 pub const EVENTS: &str = "reflex.events";
 /// Default name of the input topic of decisions on one session.
 pub const SESSION_COMMANDS: &str = "reflex.session-commands";
+/// Default name of the changelog of the session stage (compact).
+pub const STATE_SESSION: &str = "reflex.state.session";
 /// What follows an input topic's name in the name of its dead-letter topic.
 pub const DEAD_LETTER_SUFFIX: &str = ".dlq";

@@ -83,6 +83,7 @@ impl World {
             overrides: named("overrides"),
             escalations: named("escalations"),
             audit: named("audit"),
+            state_session: named("state.session"),
         }
     }
 
@@ -90,15 +91,15 @@ impl World {
     pub fn command(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_reflex"));
         let topics = self.topics();
-        for name in ["EVENTS", "SESSION_COMMANDS", "INTERVENTIONS", "OVERRIDES", "ESCALATIONS", "AUDIT"] {
-            let value = match name {
-                "EVENTS" => &topics.events,
-                "SESSION_COMMANDS" => &topics.session_commands,
-                "INTERVENTIONS" => &topics.interventions,
-                "OVERRIDES" => &topics.overrides,
-                "ESCALATIONS" => &topics.escalations,
-                _ => &topics.audit,
-            };
+        for (name, value) in [
+            ("EVENTS", &topics.events),
+            ("SESSION_COMMANDS", &topics.session_commands),
+            ("INTERVENTIONS", &topics.interventions),
+            ("OVERRIDES", &topics.overrides),
+            ("ESCALATIONS", &topics.escalations),
+            ("AUDIT", &topics.audit),
+            ("STATE_SESSION", &topics.state_session),
+        ] {
             command.env(format!("REFLEX_TOPICS_{name}"), value);
         }
         command

@@ -176,6 +176,10 @@ fn put(
             Ok(number) => toml::Value::from(number),
             Err(_) => return refuse("not a whole number"),
         },
+        Some(toml::Value::Boolean(_)) => match text.parse::<bool>() {
+            Ok(yes) => toml::Value::from(yes),
+            Err(_) => return refuse("neither true nor false"),
+        },
         Some(_) => toml::Value::from(text),
         None if key.starts_with("kafka.") || key.starts_with("avro.schema_ids.") => toml::Value::from(text),
         None => return refuse("no such setting; `reflex config show` lists them"),

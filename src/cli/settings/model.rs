@@ -63,6 +63,8 @@ pub struct Settings {
     pub broker_timeout_ms: u64,
     /// How long a broker may stay away later; over: exit 75.
     pub broker_outage_ms_max: u64,
+    /// Whether a task that has state, but whose group has no offsets, begins at the earliest offset; else it refuses.
+    pub start_at_earliest: bool,
     /// Names of the topics.
     pub topics: Topics,
     /// What inputs are held against.
@@ -92,6 +94,7 @@ impl Default for Settings {
             batch_events_max: 50_000,
             broker_timeout_ms: 10_000,
             broker_outage_ms_max: 300_000,
+            start_at_earliest: false,
             topics: Topics::default(),
             input: Input::default(),
             avro: Avro::default(),
@@ -117,13 +120,15 @@ pub struct Topics {
     pub escalations: String,
     /// Every transition.
     pub audit: String,
+    /// Changelog of the session stage.
+    pub state_session: String,
 }
 
 impl Default for Topics {
     fn default() -> Self {
-        let TopicNames { events, session_commands, interventions, overrides, escalations, audit } =
+        let TopicNames { events, session_commands, interventions, overrides, escalations, audit, state_session } =
             TopicNames::default();
-        Self { events, session_commands, interventions, overrides, escalations, audit }
+        Self { events, session_commands, interventions, overrides, escalations, audit, state_session }
     }
 }
 
@@ -131,8 +136,9 @@ impl Topics {
     /// For the engine.
     #[must_use]
     pub fn names(&self) -> TopicNames {
-        let Self { events, session_commands, interventions, overrides, escalations, audit } = self.clone();
-        TopicNames { events, session_commands, interventions, overrides, escalations, audit }
+        let Self { events, session_commands, interventions, overrides, escalations, audit, state_session } =
+            self.clone();
+        TopicNames { events, session_commands, interventions, overrides, escalations, audit, state_session }
     }
 }
 

@@ -1,0 +1,355 @@
+//! State of tasks, from the changelog: read in slices, so that the worker can poll its group between two.
+//!
+//! The order is what makes it right: the transactional id is taken over, then committed offsets are read (which waits for
+//! transactions that may still change them), then the end of the changelog, then the changelog up to there. The end is
+//! that of a `read_uncommitted` query: committed entries may lie behind the open transaction of another writer.
+//!
+//! Invariant: a task never begins before the position of its reader is at that end (`tests/kafka/durable.rs`).
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rdkafka::consumer::{BaseConsumer, Consumer};
+use rdkafka::error::{KafkaError, RDKafkaErrorCode};
+use rdkafka::{Message, Offset, TopicPartitionList};
+
+use crate::engine::assignment::Committed;
+use crate::engine::client::{Logs, create, ends, reader};
+use crate::engine::config::Config;
+use crate::engine::error::{EngineError, capped, words};
+use crate::engine::patience::Patience;
+use crate::registry::Registry;
+use crate::session::{Restore, Session};
+
+/// Longest slice: heartbeats go on by themselves, but a rebalance is noticed this late.
+const SLICE_MAX: Duration = Duration::from_millis(200);
+/// Longest wait for the next entry within a slice.
+const POLL_MAX: Duration = Duration::from_millis(20);
+/// How long one question for an end may take.
+const END_TIMEOUT: Duration = Duration::from_secs(2);
+/// Without progress for this long, it is told what is waited for.
+const STALL: Duration = Duration::from_millis(500);
+/// Progress is told this often.
+const TELL_EVERY: Duration = Duration::from_secs(5);
+const READING: &str = "reading the changelog";
+
+/// Tasks that can begin.
+pub struct Restored {
+    /// Where their inputs go on.
+    pub committed: Committed,
+    /// Their state, by partition.
+    pub sessions: BTreeMap<i32, Session>,
+}
+
+struct Part {
+    task: String,
+    restore: Restore,
+    /// Its first offset; asking the library for the beginning would cost half a second where the leader is not known yet.
+    first: i64,
+    /// Where it ends; none: not asked yet.
+    end: Option<i64>,
+    entries: u64,
+    done: bool,
+}
+
+/// Tasks on their way from the changelog.
+pub struct Restoring {
+    topic: String,
+    group: String,
+    inputs: [String; 2],
+    start_at_earliest: bool,
+    stall_max: Duration,
+    /// There until dropped.
+    reader: Option<BaseConsumer<Logs>>,
+    ends: BaseConsumer<Logs>,
+    asking: Patience,
+    committed: Committed,
+    parts: BTreeMap<i32, Part>,
+    is_reading: bool,
+    begun: Instant,
+    progressed: Instant,
+    told: Instant,
+}
+
+impl Restoring {
+    /// Begins with the tasks of these inputs; nothing is read yet.
+    pub fn begin(
+        config: &Config,
+        registry: &Arc<Registry>,
+        committed: Committed,
+        stop: &Arc<AtomicBool>,
+    ) -> Result<Self, EngineError> {
+        let mut parts = BTreeMap::new();
+        for (_, partition) in committed.keys() {
+            parts.entry(*partition).or_insert_with(|| {
+                let task = format!("session/{partition}");
+                let restore = Restore::new(&task, Arc::clone(registry));
+                Part { task, restore, first: 0, end: None, entries: 0, done: false }
+            });
+        }
+        let now = Instant::now();
+        Ok(Self {
+            topic: config.topics.state_session.clone(),
+            group: config.group.clone(),
+            inputs: config.topics.inputs().map(str::to_owned),
+            start_at_earliest: config.start_at_earliest,
+            stall_max: config.outage_max,
+            reader: Some(create(&reader(config), Logs)?),
+            ends: create(&ends(config), Logs)?,
+            asking: Patience::new(config.outage_max, stop),
+            committed,
+            parts,
+            is_reading: false,
+            begun: now,
+            progressed: now,
+            told: now,
+        })
+    }
+
+    /// Goes on for a moment; whether everything is there.
+    pub fn slice(&mut self) -> Result<bool, EngineError> {
+        if !self.ask()? {
+            return Ok(false);
+        }
+        if self.parts.values().all(|part| part.done) {
+            return Ok(true);
+        }
+        self.read()?;
+        self.look()?;
+        self.tell()?;
+        Ok(self.parts.values().all(|part| part.done))
+    }
+
+    /// Asks for ends; once all are known, whatever lies before them is assigned to the reader.
+    fn ask(&mut self) -> Result<bool, EngineError> {
+        const DOING: &str = "asking for the end of the changelog";
+        if self.is_reading {
+            return Ok(true);
+        }
+        let started = Instant::now();
+        let mut wanted = TopicPartitionList::new();
+        for (partition, part) in &mut self.parts {
+            if part.end.is_none() {
+                match self.ends.fetch_watermarks(&self.topic, *partition, END_TIMEOUT) {
+                    Ok((first, end)) => {
+                        (part.first, part.end) = (first, Some(end));
+                        part.done = first >= end;
+                    }
+                    Err(error) => {
+                        self.asking.pause(DOING, &words(&error))?;
+                        return Ok(false);
+                    }
+                }
+            }
+            if !part.done {
+                wanted
+                    .add_partition_offset(&self.topic, *partition, Offset::Offset(part.first))
+                    .map_err(|error| EngineError::kafka(DOING, &error))?;
+            }
+            if started.elapsed() > SLICE_MAX {
+                return Ok(false);
+            }
+        }
+        if let Some(reader) = self.reader.as_ref().filter(|_| wanted.count() > 0) {
+            reader.assign(&wanted).map_err(|error| EngineError::kafka(READING, &error))?;
+        }
+        self.is_reading = true;
+        self.progressed = Instant::now();
+        Ok(true)
+    }
+
+    /// Applies entries for the length of a slice.
+    fn read(&mut self) -> Result<(), EngineError> {
+        let until = Instant::now() + SLICE_MAX;
+        let Some(reader) = &self.reader else { return Ok(()) };
+        while Instant::now() < until {
+            match reader.poll(POLL_MAX) {
+                None => return Ok(()),
+                Some(Ok(message)) => {
+                    let Some(part) = self.parts.get_mut(&message.partition()).filter(|part| !part.done) else {
+                        continue;
+                    };
+                    part.entries += 1;
+                    self.progressed = Instant::now();
+                    if let Err(error) = part.restore.apply(message.key().unwrap_or_default(), message.payload()) {
+                        let words = format!("at offset {}: {error}", message.offset());
+                        return Err(unusable(&self.topic, &part.task, &words));
+                    }
+                }
+                Some(Err(error)) => return judge(&error, &self.topic),
+            }
+        }
+        Ok(())
+    }
+
+    /// Looks at positions. They count control records and aborted ones too, which no poll brings.
+    fn look(&mut self) -> Result<(), EngineError> {
+        let Some(reader) = &self.reader else { return Ok(()) };
+        let positions = reader.position().map_err(|error| EngineError::kafka(READING, &error))?;
+        for (partition, part) in self.parts.iter_mut().filter(|(_, part)| !part.done) {
+            let position = positions.find_partition(&self.topic, *partition).map(|element| element.offset());
+            let Some(Offset::Offset(position)) = position else { continue };
+            if part.end.is_some_and(|end| position >= end) {
+                part.done = true;
+                self.progressed = Instant::now();
+            }
+        }
+        Ok(())
+    }
+
+    /// Says how far it is, or what it waits for.
+    fn tell(&mut self) -> Result<(), EngineError> {
+        let stalled = self.progressed.elapsed();
+        if stalled >= self.stall_max {
+            let seconds = self.stall_max.as_secs();
+            return Err(EngineError::Outage(format!("restoring from {}: nothing came for {seconds} s", self.topic)));
+        }
+        let is_stalled = stalled >= STALL;
+        let is_news = is_stalled && self.told <= self.progressed;
+        if !is_news && self.told.elapsed() < TELL_EVERY {
+            return Ok(());
+        }
+        self.told = Instant::now();
+        let entries: u64 = self.parts.values().map(|part| part.entries).sum();
+        let left = self.parts.values().filter(|part| !part.done).count();
+        if !is_stalled {
+            tracing::info!(entries, tasks_left = left, seconds = self.begun.elapsed().as_secs(), "restoring state");
+            return Ok(());
+        }
+        let Some(reader) = &self.reader else { return Ok(()) };
+        for (partition, part) in self.parts.iter().filter(|(_, part)| !part.done) {
+            // As a reader of committed records sees it, the end is the first open transaction.
+            let stable = reader.fetch_watermarks(&self.topic, *partition, END_TIMEOUT).map(|(_, stable)| stable);
+            match (stable, part.end) {
+                (Ok(stable), Some(end)) if stable < end => tracing::warn!(
+                    task = part.task,
+                    stable,
+                    end,
+                    "restoring state: waiting for the end of the open transaction of another process; the broker \
+                     aborts it within 20 s"
+                ),
+                (Ok(_), _) => tracing::info!(task = part.task, "restoring state: waiting for records"),
+                (Err(error), _) => {
+                    tracing::warn!(task = part.task, error = %words(&error), "restoring state: waiting for a broker");
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The tasks, or why they must not begin.
+    pub fn finish(mut self) -> Result<Restored, EngineError> {
+        let mut sessions = BTreeMap::new();
+        for (partition, part) in std::mem::take(&mut self.parts) {
+            let Part { task, restore, entries, .. } = part;
+            let known = |input: &String| {
+                self.committed
+                    .iter()
+                    .any(|((topic, number), offset)| **topic == **input && *number == partition && offset.is_some())
+            };
+            match start(entries, self.inputs.iter().any(known), self.start_at_earliest) {
+                Start::GoOn => {}
+                Start::Anew if entries == 0 => tracing::info!(task, "a new task: begins at the earliest offset"),
+                Start::Anew => tracing::warn!(task, "no offsets: begins at the earliest offset, with its state"),
+                Start::Stateless => tracing::warn!(
+                    task,
+                    "offsets are committed, but there is no state (a release before this one kept none): begins empty"
+                ),
+                Start::Refused => return Err(EngineError::OffsetLost(self.refusal(&task))),
+            }
+            let session = restore.finish().map_err(|error| unusable(&self.topic, &task, &error.to_string()))?;
+            tracing::debug!(entries, "restored {task} with state hash {:032x}", session.state_hash());
+            sessions.insert(partition, session);
+        }
+        let (tasks, committed) = (sessions.len(), std::mem::take(&mut self.committed));
+        tracing::info!(tasks, seconds = self.begun.elapsed().as_secs_f64(), "state restored");
+        Ok(Restored { committed, sessions })
+    }
+
+    fn refusal(&self, task: &str) -> String {
+        let Self { topic, group, .. } = self;
+        format!(
+            "{task} has state on {topic}, but group {group} has no offsets: they expired or were deleted, and where to go \
+             on is not known. Either reset the group's offsets to where it is to go on (kafka-consumer-groups.sh \
+             --group {group} --reset-offsets), or begin anew without state: delete group {group} and topic {topic}. \
+             With start_at_earliest=true everything the inputs still hold is read once more, with the state"
+        )
+    }
+}
+
+impl Drop for Restoring {
+    /// Closing a reader takes 100 ms, and longer where no broker answers: nobody waits for it.
+    fn drop(&mut self) {
+        if let Some(reader) = self.reader.take() {
+            // Without a thread it is dropped here, which only takes longer.
+            let _ = thread::Builder::new().name("discard".into()).spawn(move || drop(reader));
+        }
+    }
+}
+
+/// How a task begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Start {
+    /// With its state, at its offsets.
+    GoOn,
+    /// At the earliest offset.
+    Anew,
+    /// At its offsets, empty.
+    Stateless,
+    /// Not at all: a person has to say where.
+    Refused,
+}
+
+fn start(entries: u64, has_offsets: bool, start_at_earliest: bool) -> Start {
+    match (entries > 0, has_offsets) {
+        (true, true) => Start::GoOn,
+        (false, false) => Start::Anew,
+        (false, true) => Start::Stateless,
+        (true, false) if start_at_earliest => Start::Anew,
+        (true, false) => Start::Refused,
+    }
+}
+
+fn unusable(topic: &str, task: &str, words: &str) -> EngineError {
+    EngineError::State { task: task.to_owned(), topic: topic.to_owned(), words: capped(words) }
+}
+
+/// What an error of the reader means.
+fn judge(error: &KafkaError, topic: &str) -> Result<(), EngineError> {
+    match error.rdkafka_error_code() {
+        Some(RDKafkaErrorCode::UnknownTopicOrPartition | RDKafkaErrorCode::UnknownTopic) => {
+            Err(EngineError::TopicMissing(topic.to_owned()))
+        }
+        _ => match EngineError::kafka(READING, error) {
+            denied @ EngineError::NotPermitted(_) => Err(denied),
+            fatal if matches!(error, KafkaError::MessageConsumptionFatal(_)) => Err(fatal),
+            // The library goes on by itself.
+            _ => Ok(()),
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn state_without_offsets_refuses_unless_told_otherwise() {
+        assert_eq!(start(1, true, false), Start::GoOn);
+        assert_eq!(start(0, false, false), Start::Anew);
+        assert_eq!(start(0, true, false), Start::Stateless);
+        assert_eq!(start(1, false, false), Start::Refused);
+        assert_eq!(start(1, false, true), Start::Anew);
+    }
+
+    #[test]
+    fn a_reader_goes_on_where_the_library_does() {
+        let judged = |code| judge(&KafkaError::MessageConsumption(code), "reflex.state.session");
+        assert!(judged(RDKafkaErrorCode::BrokerTransportFailure).is_ok());
+        assert!(matches!(judged(RDKafkaErrorCode::UnknownTopicOrPartition), Err(EngineError::TopicMissing(_))));
+        assert!(matches!(judged(RDKafkaErrorCode::TopicAuthorizationFailed), Err(EngineError::NotPermitted(_))));
+    }
+}
