@@ -9,6 +9,7 @@
 //!              changelog       state of tasks: written with their effects, restored before they begin
 //!              intake, stage   bytes to events and commands, tasks, effects
 //!              encode, dead_letter   effects and refusals as records
+//!              telemetry       what the log says of it
 //!              transaction, producer, classifier   all or nothing, and what an error means
 //!  publish ── a feed of events, for `reflex publish`
 //! ```
@@ -40,6 +41,7 @@ mod preflight;
 mod producer;
 pub mod publish;
 mod stage;
+mod telemetry;
 pub mod topics;
 mod transaction;
 mod worker;

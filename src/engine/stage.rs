@@ -77,6 +77,11 @@ impl Stage {
         self.tasks.len()
     }
 
+    /// Signatures that came too late to act on, in all tasks.
+    pub fn stale(&self) -> u64 {
+        self.tasks.values().map(|task| task.session.counts().stale).sum()
+    }
+
     /// What tasks decide by.
     pub fn registry(&self) -> &Arc<Registry> {
         &self.registry

@@ -31,6 +31,7 @@ use crate::engine::fencing::Fencings;
 use crate::engine::intake::Raw;
 use crate::engine::preflight;
 use crate::engine::stage::{Record, Stage};
+use crate::engine::telemetry::Telemetry;
 use crate::engine::transaction::{Outcome, Publisher};
 use crate::record::time::Timestamp;
 use crate::registry::Registry;
@@ -85,6 +86,7 @@ struct Worker {
     stage: Stage,
     batch: Batch,
     counters: Counters,
+    telemetry: Telemetry,
     commits: Pace,
     fencings: Fencings,
 }
@@ -121,6 +123,7 @@ impl Worker {
             stage,
             batch: Batch::default(),
             counters: Counters::default(),
+            telemetry: Telemetry::new(),
             commits: Pace::after(Instant::now(), Duration::ZERO),
             fencings: Fencings::default(),
         })
@@ -142,13 +145,13 @@ impl Worker {
             if due.is_some_and(|due| due <= now) {
                 self.commit(on_progress)?;
             }
+            self.telemetry.tell(self.stage.stale(), now);
         }
-        if self.batch.is_empty() {
-            return Ok(());
-        }
-        if self.commit(on_progress)? == Outcome::NotMember {
+        if !self.batch.is_empty() && self.commit(on_progress)? == Outcome::NotMember {
             self.counters.dropped += self.batch.inputs as u64;
         }
+        // The last words wait for nothing.
+        self.telemetry.tell(self.stage.stale(), Instant::now() + POLL_MAX * 10);
         Ok(())
     }
 
@@ -252,6 +255,7 @@ impl Worker {
                 self.counters.transactions += 1;
                 self.counters.published += (self.batch.publications.len() - self.batch.state_entries) as u64;
                 self.counters.state_entries += self.batch.state_entries as u64;
+                self.telemetry.committed(&self.batch, &self.config.topics);
                 self.stage.committed(&self.batch);
                 self.batch.clear();
                 on_progress(Progress::Committed(&self.counters));
