@@ -2,7 +2,6 @@
 //!
 //! One broker for the whole binary (`harness`); every test has topics, a group and a data directory of its own.
 #![cfg(feature = "shell")]
-
 #![allow(clippy::expect_used, reason = "a broken expectation is a failed test")]
 #![allow(clippy::disallowed_methods, clippy::disallowed_types, reason = "real processes need the real clock")]
 

@@ -7,6 +7,7 @@
 //!  worker ── one thread: poll ─> stage ─> batch ─> transaction
 //!              assignment      which partitions are owned
 //!              intake, stage   bytes to events and commands, tasks, effects
+//!              native          records in batches through a private queue; the only unsafe code
 //!              encode, dead_letter   effects and refusals as records
 //!              transaction, producer, classifier   all or nothing, and what an error means
 //!  publish ── a feed of events, for `reflex publish`
@@ -42,4 +43,5 @@ mod worker;
 pub use config::{Cluster, Config, Encoding, TopicNames};
 pub use counters::Counters;
 pub use error::{EngineError, words};
+pub(crate) use native::inbox::Inbox;
 pub use worker::{OnProgress, Progress, run};
