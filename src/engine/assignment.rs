@@ -14,6 +14,7 @@ use rdkafka::{ClientContext, Offset, TopicPartitionList};
 use crate::engine::batch::Input;
 use crate::engine::client::Logs;
 use crate::engine::error::{EngineError, words};
+use crate::engine::native::inbox::Inbox;
 use crate::engine::patience::Patience;
 
 /// One call for committed offsets may take this long.
@@ -44,6 +45,11 @@ impl Group {
     /// The next rebalance to act on.
     pub fn next(&self) -> Option<Rebalance> {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner).pop_front()
+    }
+
+    /// Whether there is a rebalance to act on.
+    pub fn is_pending(&self) -> bool {
+        !self.queue.lock().unwrap_or_else(PoisonError::into_inner).is_empty()
     }
 
     /// From now on nobody acts on rebalances: the callback answers them itself, or closing would wait for ever.
@@ -88,12 +94,13 @@ pub type Committed = BTreeMap<Input, Option<i64>>;
 /// State is not durable yet: a task begins empty wherever it starts, so starting at the earliest offset is the best
 /// a new group can do, and an override whose end was pending when the process ended is left to its own expiry.
 pub fn assign(
-    consumer: &BaseConsumer<Group>,
+    inbox: &Inbox<Group>,
     wanted: &TopicPartitionList,
     names: &[Arc<str>],
     stop: &Arc<AtomicBool>,
 ) -> Result<Committed, EngineError> {
     const DOING: &str = "reading committed offsets";
+    let consumer = inbox.consumer();
     let patience = Patience::new(COMMITTED_PATIENCE, stop);
     let found = loop {
         match consumer.committed_offsets(wanted.clone(), COMMITTED_TIMEOUT) {
@@ -115,6 +122,7 @@ pub fn assign(
             .map_err(|error| EngineError::kafka("assigning", &error))?;
         committed.insert((Arc::clone(topic), element.partition()), offset);
     }
+    inbox.forward(&start).map_err(|error| EngineError::kafka("assigning", &error))?;
     consumer.assign(&start).map_err(|error| EngineError::kafka("assigning", &error))?;
     let owned = consumer.assignment().map_err(|error| EngineError::kafka("assigning", &error))?;
     if owned.count() == start.count() {

@@ -76,6 +76,11 @@ impl Stage {
         self.tasks.len()
     }
 
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.tasks.is_empty()
+    }
+
     /// Begins a task for every partition, empty.
     pub fn begin(&mut self, committed: Committed, now: Instant) {
         for (_, partition) in committed.keys() {
