@@ -1,5 +1,7 @@
 //! What one event costs: plain borrowed decode, decode, decode and step of a healthy event, a failure with its signature.
 //! The ratios are what counts: all figures come from one run on one machine.
+#![allow(clippy::expect_used, reason = "a broken expectation is a failed test")]
+#![allow(clippy::disallowed_methods, clippy::disallowed_types, reason = "tests read files and clocks")]
 
 use std::borrow::Cow;
 use std::hint::black_box;

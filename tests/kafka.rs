@@ -8,6 +8,7 @@
 mod harness;
 
 mod kafka {
+    pub mod proxy;
     pub mod world;
 
     mod commands;

@@ -8,6 +8,8 @@ mod bounded;
 mod cases;
 #[path = "properties/draft.rs"]
 mod draft;
+#[path = "properties/gates.rs"]
+mod gates;
 #[path = "properties/hostile.rs"]
 mod hostile;
 #[path = "properties/ledger.rs"]
@@ -19,10 +21,12 @@ mod order;
 #[path = "properties/world.rs"]
 mod world;
 
+use std::collections::BTreeSet;
+
 use proptest::prelude::*;
 use reflex::session::Effects;
 
-use world::{World, bytes, play};
+use world::{Act, Done, Step, World, bytes, play};
 
 proptest! {
     #![proptest_config(draft::config(96))]
@@ -55,10 +59,10 @@ proptest! {
         let registry = world::high();
         let once = play(&registry, &steps);
         let twice = play(&registry, &steps);
-        let all = |done: &[world::Done]| bytes(done.iter().flat_map(|done| &done.outputs));
+        let all = |done: &[Done]| bytes(done.iter().flat_map(|done| &done.outputs));
         prop_assert_eq!(all(&once), all(&twice));
-        let observed = |done: &[world::Done]| format!("{:?}", done.iter().flat_map(|d| &d.observations).collect::<Vec<_>>());
-        prop_assert_eq!(observed(&once), observed(&twice));
+        let seen = |done: &[Done]| done.iter().flat_map(|done| done.observations.clone()).collect::<Vec<_>>();
+        prop_assert_eq!(seen(&once), seen(&twice));
     }
 
     #[test]
@@ -78,10 +82,11 @@ proptest! {
     fn healthy_logs_publish_nothing_and_track_only_irreversible_runs(steps in draft::healthy(120)) {
         let done = play(&world::high(), &steps);
         prop_assert!(done.iter().all(|done| done.outputs.is_empty() && done.observations.is_empty()));
-        let past: std::collections::BTreeSet<_> = steps.iter().filter(|step| match &step.act {
-            world::Act::Event(event) => event["type"] == "node_completed" && event.get("node").is_some_and(|n| n == "charge"),
+        let is_past = |step: &&Step| match &step.act {
+            Act::Event(event) => event["type"] == "node_completed" && event.get("node").is_some_and(|n| n == "charge"),
             _ => false,
-        }).map(|step| step.whose()).collect();
+        };
+        let past: BTreeSet<_> = steps.iter().filter(is_past).map(Step::whose).collect();
         prop_assert!(done.last().is_none_or(|done| done.in_use.0 == 0 && done.in_use.1 <= past.len()));
     }
 }

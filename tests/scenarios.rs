@@ -1,5 +1,7 @@
 //! Every scenario of `tests/scenarios/` against its registry: the session stage, told as text.
 #![cfg(feature = "shell")]
+#![allow(clippy::expect_used, reason = "a broken expectation is a failed test")]
+#![allow(clippy::disallowed_methods, clippy::disallowed_types, reason = "tests read files and clocks")]
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

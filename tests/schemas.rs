@@ -156,7 +156,7 @@ fn command() -> Command {
     }
 }
 
-/// All fields of contract section 2, those of runtime-level events included.
+/// All fields of an event, those of runtime-level events included.
 fn event() -> Value {
     json!({
         "event_id": "x", "occurred_at": "1970-01-01T00:00:00.000Z", "type": "node_failed", "session_id": "s",

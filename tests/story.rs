@@ -1,6 +1,8 @@
 //! The refund story three ways: scenario, demo and a real broker give the same records but for times, positions of the
 //! evidence and the audit chain.
 #![cfg(feature = "shell")]
+#![allow(clippy::expect_used, reason = "a broken expectation is a failed test")]
+#![allow(clippy::disallowed_methods, clippy::disallowed_types, reason = "tests read files and clocks")]
 
 mod harness;
 
@@ -144,7 +146,7 @@ fn write_story(folder: &Path) -> PathBuf {
     file
 }
 
-/// Reads both topics with read_committed until `count` records came.
+/// Reads both topics with `read_committed` until `count` records came.
 fn read(bootstrap: &str, count: usize) -> Vec<Value> {
     let consumer: BaseConsumer = ClientConfig::new()
         .set("bootstrap.servers", bootstrap)

@@ -37,7 +37,7 @@ pub fn run(verb: &Verb, resolved: &Resolved, out: &mut dyn Write) -> Result<Exit
             })
         }
         Output::Json => {
-            let all: Vec<_> = lines.iter().map(|line| as_json(line)).collect();
+            let all: Vec<_> = lines.iter().map(as_json).collect();
             serde_json::to_writer_pretty(&mut *out, &all).map_err(Into::into).and_then(|()| writeln!(out))
         }
         Output::Ndjson => lines.iter().try_for_each(|line| writeln!(out, "{}", as_json(line))),

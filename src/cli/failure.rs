@@ -11,6 +11,7 @@ impl From<EngineError> for Failure {
             }
             EngineError::NotAppendTime(..)
             | EngineError::Partitions(..)
+            | EngineError::TooFewBrokers(_)
             | EngineError::Locked(_)
             | EngineError::File { .. }
             | EngineError::Fenced { .. }
@@ -23,7 +24,9 @@ impl From<EngineError> for Failure {
     }
 }
 
-/// Output that cannot be written.
+/// Output that cannot be written. A closed pipe is the reader's decision (`| head`): the program is done.
+#[allow(clippy::needless_pass_by_value, reason = "it is handed to map_err")]
 pub fn unwritable(error: std::io::Error) -> Failure {
-    Failure::new(Exit::TryAgain, format_args!("writing the result: {error}"))
+    let exit = if error.kind() == std::io::ErrorKind::BrokenPipe { Exit::Done } else { Exit::TryAgain };
+    Failure::new(exit, format_args!("writing the result: {error}"))
 }

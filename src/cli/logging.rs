@@ -12,6 +12,11 @@ use crate::cli::settings::model::{Log, LogFormat};
 /// Starts the log of a program that runs for long.
 pub fn start(log: &Log) -> Result<(), Failure> {
     let problem = |error: &dyn std::fmt::Display| Failure::new(Exit::Configuration, format_args!("log.level: {error}"));
+    const LEVELS: [&str; 6] = ["off", "error", "warn", "info", "debug", "trace"];
+    // A single word that is no level would be taken for the name of a part of the program, and silence the rest.
+    if !log.level.contains(['=', ',']) && !LEVELS.contains(&log.level.to_lowercase().as_str()) {
+        return Err(problem(&format_args!("`{}` is none of {}", log.level, LEVELS.join(", "))));
+    }
     let filter = EnvFilter::try_new(&log.level).map_err(|error| problem(&error))?;
     let builder = fmt().with_writer(stderr).with_env_filter(filter).with_ansi(colours());
     match log.format {

@@ -1,6 +1,6 @@
 //! The program `reflex`: one file per verb.
 //!
-//! A new verb is three lines here: its module, its variant of [`Verb`], its arm in [`dispatch`].
+//! A new verb is three lines here: its module, its variant of `Verb`, its arm in `dispatch`.
 
 pub mod bench;
 pub mod config;
@@ -48,6 +48,7 @@ is missing there, 70 bug, 75 try again, 77 not permitted, 78 configuration.";
 /// Flags of every verb.
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Settings")]
+#[allow(clippy::doc_markdown, reason = "these comments are shown to users as they are")]
 struct Common {
     /// Settings file [REFLEX_CONFIG; default: config/reflex.toml where it exists]
     #[arg(long, global = true, value_name = "FILE")]
@@ -129,7 +130,7 @@ fn dispatch(verb: Verb, resolved: &Resolved, out: &mut dyn Write) -> Result<Exit
         Verb::Run => run::run(resolved),
         Verb::Validate(args) => {
             let json = resolved.settings.output != Output::Table;
-            validate::run(Path::new(&resolved.settings.registry), args.deny_warnings, json)
+            validate::run(Path::new(&resolved.settings.registry), &resolved.limits, args.deny_warnings, json)
         }
         Verb::Test(args) => test::run(&args, &|file, scenario| scenario_registry(resolved, file, scenario), out),
         Verb::Replay(args) => {
@@ -169,6 +170,7 @@ pub fn main() -> ExitCode {
     });
     match ended {
         Ok(exit) => exit.into(),
+        Err(failure) if failure.exit == Exit::Done => Exit::Done.into(),
         Err(failure) => {
             let (red, plain) = if colours { ("\x1b[1;31m", "\x1b[0m") } else { ("", "") };
             eprintln!("{red}error{plain}: {}", failure.message);

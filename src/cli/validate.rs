@@ -1,5 +1,6 @@
 //! `reflex validate`: is the registry in order? Also how every other verb loads one.
 
+use std::collections::BTreeMap;
 use std::io::IsTerminal as _;
 use std::path::{Path, PathBuf};
 use std::{env, fs, io};
@@ -17,16 +18,20 @@ pub struct Args {
     pub deny_warnings: bool,
 }
 
-/// Validates the registry in `dir`. Problems go to stderr for a person, with `json` to stdout as one array.
+/// Validates the registry in `dir`, with `limits` set anew (`--set limits.NAME=VALUE`). Problems go to stderr for a person, with `json` to stdout as one array.
 ///
 /// # Errors
 /// A [`Failure`] of exit 66 where the folder or a file of it cannot be read. A registry that is not in order is no
 /// failure of this verb: it is [`Exit::Configuration`].
-pub fn run(dir: &Path, deny_warnings: bool, json: bool) -> Result<Exit, Failure> {
+pub fn run(dir: &Path, limits: &BTreeMap<String, String>, deny_warnings: bool, json: bool) -> Result<Exit, Failure> {
     let files = read_folder(dir)?;
     let (registry, problems) = match load_and_lint(&files) {
         Ok(Loaded { registry, warnings, .. }) => (Some(registry), warnings),
         Err(problems) => (None, problems),
+    };
+    let registry = match registry.map(|registry| registry.with_settings(limits)) {
+        Some(Err(problem)) => return Err(Failure::new(Exit::Configuration, problem)),
+        set => set.and_then(Result::ok),
     };
     let refused = registry.is_none() || (deny_warnings && !problems.is_empty());
     if json {
@@ -63,7 +68,10 @@ pub fn read_folder(dir: &Path) -> Result<Vec<SourceFile>, Failure> {
         let exit = if error.kind() == io::ErrorKind::InvalidData { Exit::Configuration } else { Exit::NoInput };
         Failure::new(exit, format_args!("{}: {error}", path.display()))
     };
-    let entries = fs::read_dir(dir).map_err(|error| unreadable(dir, &error))?;
+    let entries = fs::read_dir(dir).map_err(|error| {
+        let message = format!("registry folder {}: {error}; --registry DIR says where it is", dir.display());
+        Failure::new(Exit::NoInput, message)
+    })?;
     let mut paths: Vec<PathBuf> = Vec::new();
     for entry in entries {
         let path = entry.map_err(|error| unreadable(dir, &error))?.path();
@@ -169,8 +177,10 @@ mod tests {
 
     #[test]
     fn exit_codes_tell_missing_broken_doubtful_and_right() {
-        let code = |files: &[(&str, &[u8])], deny: bool| run(folder(files).path(), deny, true).map_err(|it| it.exit);
-        let missing = run(Path::new("/no/such/folder"), false, false).map_err(|it| it.exit);
+        let code = |files: &[(&str, &[u8])], deny: bool| {
+            run(folder(files).path(), &BTreeMap::new(), deny, true).map_err(|it| it.exit)
+        };
+        let missing = run(Path::new("/no/such/folder"), &BTreeMap::new(), false, false).map_err(|it| it.exit);
         assert_eq!(missing, Err(Exit::NoInput));
         assert_eq!(code(&[("a.txt", b"")], false), Err(Exit::NoInput));
         assert_eq!(code(&[("a.toml", b"\xff")], false), Err(Exit::Configuration));

@@ -37,23 +37,29 @@ pub struct TopicFacts {
 /// A connection for questions and changes.
 pub struct Admin {
     asking: BaseConsumer<Logs>,
-    admin: AdminClient<Logs>,
+    changing: AdminClient<Logs>,
     servers: String,
     timeout: Duration,
 }
 
 impl Admin {
     /// Makes the clients; nothing is asked yet.
+    ///
+    /// # Errors
+    /// What the client refuses.
     pub fn new(cluster: &Cluster, timeout: Duration) -> Result<Self, EngineError> {
         Ok(Self {
             asking: create(&asking(cluster), Logs)?,
-            admin: create(&admin(cluster), Logs)?,
+            changing: create(&admin(cluster), Logs)?,
             servers: cluster.bootstrap_servers.clone(),
             timeout,
         })
     }
 
     /// The named topics that exist, with their configuration.
+    ///
+    /// # Errors
+    /// No broker answers, or it does not permit the question.
     pub fn topics(&self, names: &[String]) -> Result<BTreeMap<String, TopicFacts>, EngineError> {
         let mut topics = self.existing(names)?;
         self.describe(&mut topics)?;
@@ -63,6 +69,9 @@ impl Admin {
     /// The named topics that exist, without their configuration.
     ///
     /// All topics are asked for: asking for one by name may create it.
+    ///
+    /// # Errors
+    /// No broker answers.
     pub fn existing(&self, names: &[String]) -> Result<BTreeMap<String, TopicFacts>, EngineError> {
         let metadata = self.asking.fetch_metadata(None, self.timeout).map_err(|error| self.unreachable(&error))?;
         let mut topics = BTreeMap::new();
@@ -79,7 +88,7 @@ impl Admin {
         // One request a topic: the client drops the error of a single resource in an answer for several.
         for (name, facts) in topics {
             let wanted = [ResourceSpecifier::Topic(name)];
-            let described = block_on(self.admin.describe_configs(&wanted, &self.options()))
+            let described = block_on(self.changing.describe_configs(&wanted, &self.options()))
                 .map_err(|error| self.admin_error(DOING, &error))?;
             for resource in described {
                 let resource = resource.map_err(|code| self.admin_error(DOING, &KafkaError::AdminOp(code)))?;
@@ -99,6 +108,9 @@ impl Admin {
     }
 
     /// Creates a topic.
+    ///
+    /// # Errors
+    /// What the broker refuses; that the topic exists is no error.
     pub fn create(
         &self,
         name: &str,
@@ -113,7 +125,7 @@ impl Admin {
         for (key, value) in configs {
             topic = topic.set(key, value);
         }
-        let answers = block_on(self.admin.create_topics(&[topic], &self.options()))
+        let answers = block_on(self.changing.create_topics(&[topic], &self.options()))
             .map_err(|error| self.admin_error(DOING, &error))?;
         for answer in answers {
             match answer {
@@ -126,13 +138,16 @@ impl Admin {
     }
 
     /// Sets a topic's own configuration: what is not named goes back to the broker's default.
+    ///
+    /// # Errors
+    /// What the broker refuses.
     pub fn configure(&self, name: &str, own: &Configs) -> Result<(), EngineError> {
         const DOING: &str = "configuring a topic";
         let mut change = AlterConfig::new(ResourceSpecifier::Topic(name));
         for (key, value) in own {
             change = change.set(key, value);
         }
-        let answers = block_on(self.admin.alter_configs(&[change], &self.options()))
+        let answers = block_on(self.changing.alter_configs(&[change], &self.options()))
             .map_err(|error| self.admin_error(DOING, &error))?;
         match answers.into_iter().find_map(Result::err) {
             Some((_, code)) => Err(self.topic_error(DOING, name, code)),
@@ -143,7 +158,7 @@ impl Admin {
     /// Deletes a topic.
     pub fn delete(&self, name: &str) -> Result<(), EngineError> {
         const DOING: &str = "deleting a topic";
-        let answers = block_on(self.admin.delete_topics(&[name], &self.options()))
+        let answers = block_on(self.changing.delete_topics(&[name], &self.options()))
             .map_err(|error| self.admin_error(DOING, &error))?;
         match answers.into_iter().find_map(Result::err) {
             Some((_, code)) => Err(self.topic_error(DOING, name, code)),
@@ -163,6 +178,9 @@ impl Admin {
     }
 
     fn topic_error(&self, doing: &'static str, name: &str, code: RDKafkaErrorCode) -> EngineError {
+        if code == RDKafkaErrorCode::InvalidReplicationFactor {
+            return EngineError::TooFewBrokers(name.to_owned());
+        }
         match self.admin_error(doing, &KafkaError::AdminOp(code)) {
             EngineError::Kafka { doing, words } => EngineError::Kafka { doing, words: format!("{name}: {words}") },
             other => other,

@@ -93,18 +93,21 @@ pub type Committed = BTreeMap<Input, Option<i64>>;
 ///
 /// State is not durable yet: a task begins empty wherever it starts, so starting at the earliest offset is the best
 /// a new group can do, and an override whose end was pending when the process ended is left to its own expiry.
+///
+/// Gives none where the member has been fenced in the meantime: the next poll tells.
 pub fn assign(
     inbox: &Inbox<Group>,
     wanted: &TopicPartitionList,
     names: &[Arc<str>],
     stop: &Arc<AtomicBool>,
-) -> Result<Committed, EngineError> {
+) -> Result<Option<Committed>, EngineError> {
     const DOING: &str = "reading committed offsets";
     let consumer = inbox.consumer();
     let patience = Patience::new(COMMITTED_PATIENCE, stop);
     let found = loop {
         match consumer.committed_offsets(wanted.clone(), COMMITTED_TIMEOUT) {
             Ok(found) => break found,
+            Err(_) if consumer.client().fatal_error().is_some() => return Ok(None),
             Err(error) => patience.pause(DOING, &words(&error))?,
         }
     };
@@ -126,7 +129,7 @@ pub fn assign(
     consumer.assign(&start).map_err(|error| EngineError::kafka("assigning", &error))?;
     let owned = consumer.assignment().map_err(|error| EngineError::kafka("assigning", &error))?;
     if owned.count() == start.count() {
-        Ok(committed)
+        Ok(Some(committed))
     } else {
         Err(EngineError::Kafka { doing: "assigning", words: "the client holds other partitions than assigned".into() })
     }

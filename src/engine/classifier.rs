@@ -108,6 +108,8 @@ pub fn classify(call: Call, seen: Seen) -> Action {
     match call {
         // The request may be on its way: whatever a later call says, this producer must not begin another transaction.
         Call::Commit if seen.retriable || seen.timed_out() || seen.code == Code::Unknown => Action::Rebuild,
+        // Seen after a broker that hung: the client keeps a stale leader and no message gets through; a new one asks.
+        Call::Produce if seen.timed_out() => Action::Rebuild,
         Call::Produce => Action::Abort,
         _ if seen.retriable || seen.timed_out() => Action::Again,
         _ if seen.abort => Action::Abort,
@@ -124,8 +126,10 @@ mod tests {
     const ABORT: (bool, bool, bool) = (false, false, true);
     const NONE: (bool, bool, bool) = (false, false, false);
 
+    type Measured = (&'static str, Call, Code, (bool, bool, bool), Action);
+
     /// What was measured by error injection: injected error, call, code and flags as seen, what to do.
-    const MEASURED: &[(&str, Call, Code, (bool, bool, bool), Action)] = &[
+    const MEASURED: &[Measured] = &[
         ("TxnOffsetCommit ILLEGAL_GENERATION", Call::SendOffsets, Code::IllegalGeneration, ABORT, Action::Abort),
         ("TxnOffsetCommit UNKNOWN_MEMBER_ID", Call::SendOffsets, Code::UnknownMemberId, ABORT, Action::Abort),
         ("TxnOffsetCommit FENCED_INSTANCE_ID", Call::SendOffsets, Code::FencedInstanceId, ABORT, Action::Abort),
@@ -167,6 +171,7 @@ mod tests {
             Action::Again,
         ),
         ("Produce MSG_SIZE_TOO_LARGE", Call::Produce, Code::MessageSizeTooLarge, NONE, Action::Abort),
+        ("broker hangs, message not acked", Call::Produce, Code::MessageTimedOut, NONE, Action::Rebuild),
         ("Produce UNKNOWN_PRODUCER_ID", Call::Produce, Code::UnknownProducerId, NONE, Action::Abort),
         ("Produce OUT_OF_ORDER_SEQ, then commit", Call::Commit, Code::OutOfOrderSequenceNumber, FATAL, Action::Rebuild),
         ("no flags", Call::SendOffsets, Code::Fail, NONE, Action::Rebuild),

@@ -1,6 +1,6 @@
 //! Settings of the Kafka clients: what exactly-once needs is pinned here, everything else passes through.
 //!
-//! The reasons are those of the trap table the settings come from; `topics` and `transaction` rely on them.
+//! `topics` and `transaction` rely on these values.
 
 use std::time::Duration;
 
@@ -145,6 +145,9 @@ pub fn producer(config: &Config) -> ClientConfig {
 }
 
 /// Creates a client with logs through `tracing`.
+///
+/// # Errors
+/// What the client refuses, without values of properties.
 pub fn create<T, C>(config: &ClientConfig, context: C) -> Result<T, EngineError>
 where
     C: ClientContext,
@@ -167,7 +170,7 @@ impl Logs {
             }
             // A lost connection is an error to the library and a Tuesday to the engine.
             RDKafkaLogLevel::Error | RDKafkaLogLevel::Warning => {
-                tracing::warn!(target: "librdkafka", facility, "{text}")
+                tracing::warn!(target: "librdkafka", facility, "{text}");
             }
             RDKafkaLogLevel::Notice | RDKafkaLogLevel::Info => tracing::info!(target: "librdkafka", facility, "{text}"),
             RDKafkaLogLevel::Debug => tracing::debug!(target: "librdkafka", facility, "{text}"),

@@ -127,7 +127,7 @@ pub struct Config {
     pub broker_timeout: Duration,
     /// How long a broker may stay away once it has answered; over: the engine ends with "try again".
     pub outage_max: Duration,
-    /// Whether topics are looked at first (existence, LogAppendTime, equal partition counts). Off for an embedded
+    /// Whether topics are looked at first (existence, `LogAppendTime`, equal partition counts). Off for an embedded
     /// broker without an admin interface only.
     pub check_topics: bool,
 }
@@ -146,7 +146,7 @@ impl Default for Config {
             commit_gap_min: Duration::from_millis(5),
             batch_events_max: 50_000,
             broker_timeout: Duration::from_secs(10),
-            outage_max: Duration::from_secs(300),
+            outage_max: Duration::from_mins(5),
             check_topics: true,
         }
     }

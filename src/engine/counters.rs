@@ -76,6 +76,8 @@ pub struct Counters {
     pub commits: Durations,
     /// Dead letters by code.
     pub dead_letters: BTreeMap<Code, u64>,
+    /// Memberships lost to another of the same id.
+    pub fenced: u64,
     /// Records whose effects were dropped because their partitions were taken away.
     pub dropped: u64,
 }
@@ -84,12 +86,13 @@ impl fmt::Display for Counters {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "inputs={} published={} transactions={} aborted={} rebuilt={} dropped={} commit_p50_us={} commit_p99_us={}",
+            "inputs={} published={} transactions={} aborted={} rebuilt={} fenced={} dropped={} commit_p50_us={} commit_p99_us={}",
             self.inputs,
             self.published,
             self.transactions,
             self.aborted,
             self.rebuilt,
+            self.fenced,
             self.dropped,
             self.commits.quantile_micros(50),
             self.commits.quantile_micros(99),

@@ -11,7 +11,9 @@ pub const ERROR_CHARS_MAX: usize = 300;
 #[derive(Debug, thiserror::Error)]
 pub enum EngineError {
     /// No broker answered in time.
-    #[error("no broker at {servers} answered within {timeout_ms} ms: {words}")]
+    #[error(
+        "no broker at {servers} answered within {timeout_ms} ms ({words}); is it running? --bootstrap-servers says where"
+    )]
     Unreachable {
         /// The brokers asked.
         servers: String,
@@ -23,6 +25,11 @@ pub enum EngineError {
     /// A topic does not exist.
     #[error("topic {0} does not exist; `reflex topics apply` creates what is missing")]
     TopicMissing(String),
+    /// More copies of a topic are wanted than there are brokers.
+    #[error(
+        "topic {0} wants more copies than the cluster has brokers; for a single broker: `reflex topics apply --dev`"
+    )]
+    TooFewBrokers(String),
     /// An input is not stamped by the broker.
     #[error(
         "topic {0} has message.timestamp.type={1}; inputs need LogAppendTime, the clock of all decisions; \
@@ -95,7 +102,7 @@ impl EngineError {
 }
 
 /// Words of a client error without values of properties (a refused value may be a secret), cut at
-/// [`ERROR_CHARS_MAX`].
+/// `ERROR_CHARS_MAX`.
 pub fn words(error: &KafkaError) -> String {
     let text = match error {
         KafkaError::ClientConfig(_, _, property, _) => format!("property {property} or its value is not accepted"),
@@ -104,7 +111,7 @@ pub fn words(error: &KafkaError) -> String {
     capped(&text)
 }
 
-/// One line of at most [`ERROR_CHARS_MAX`] characters.
+/// One line of at most `ERROR_CHARS_MAX` characters.
 pub fn capped(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { ' ' } else { c }).take(ERROR_CHARS_MAX).collect()
 }

@@ -22,6 +22,9 @@ pub struct Home {
 impl Home {
     /// Creates the directory where needed, locks it, and reads the instance's name, or makes one up and keeps it.
     /// `instance` overrides the kept name without replacing it.
+    ///
+    /// # Errors
+    /// Another process holds the lock, or a file cannot be used.
     pub fn open(directory: &Path, instance: Option<&str>) -> Result<Self, EngineError> {
         fs::create_dir_all(directory).map_err(|error| file(directory, &error))?;
         let lock = lock(directory)?;

@@ -58,7 +58,7 @@ impl Intake {
             return Err(Rejection::new(Code::BadKey, what));
         }
         if let Some(tenant) = &self.tenant
-            && event.tenant.as_ref().map(|tenant| tenant.as_str()) != Some(tenant)
+            && event.tenant.as_deref() != Some(tenant)
         {
             return Err(Rejection::new(Code::WrongTenant, "tenant: not the one this topic belongs to"));
         }

@@ -28,6 +28,7 @@ mod dead_letter;
 pub mod embedded;
 mod encode;
 mod error;
+mod fencing;
 pub mod home;
 mod intake;
 mod native;

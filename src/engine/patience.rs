@@ -57,6 +57,7 @@ impl Patience {
                 )));
             }
         }
+        tracing::warn!(doing, last, "trying again");
         thread::sleep(self.pause.get());
         self.pause.set((self.pause.get() * 2).min(PAUSE_MAX));
         Ok(())

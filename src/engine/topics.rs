@@ -68,7 +68,7 @@ impl Change {
 impl fmt::Display for Change {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Create => f.write_str("create"),
+            Self::Create => f.write_str("missing: create"),
             Self::Configure { key, is, wanted } => write!(f, "set {key}={wanted} (is {is})"),
             Self::Partitions { is, wanted } => {
                 write!(f, "has {is} partitions instead of {wanted}; not changed: keys would move")
@@ -147,6 +147,9 @@ pub fn compare(spec: &TopicSpec, is: Option<&TopicFacts>) -> Vec<Change> {
 }
 
 /// Carries out what can be carried out, and leaves every other value of the topic as it is.
+///
+/// # Errors
+/// What the broker refuses.
 pub fn apply(admin: &Admin, spec: &TopicSpec, is: Option<&TopicFacts>, changes: &[Change]) -> Result<(), EngineError> {
     if changes.contains(&Change::Create) {
         return admin.create(&spec.name, spec.partitions, spec.replication, &spec.configs);
@@ -160,6 +163,9 @@ pub fn apply(admin: &Admin, spec: &TopicSpec, is: Option<&TopicFacts>, changes: 
 }
 
 /// Waits until brokers know the topics that were just created: a creation is answered before that.
+///
+/// # Errors
+/// No broker answers.
 pub fn wait_until_there(admin: &Admin, specs: &[&TopicSpec]) -> Result<(), EngineError> {
     let names: Vec<String> = specs.iter().map(|spec| spec.name.clone()).collect();
     let started = Instant::now();
@@ -173,7 +179,8 @@ pub fn wait_until_there(admin: &Admin, specs: &[&TopicSpec]) -> Result<(), Engin
 #[must_use]
 pub fn command_line(servers: &str, spec: &TopicSpec, changes: &[Change]) -> Option<String> {
     if changes.contains(&Change::Create) {
-        let configs: String = spec.configs.iter().map(|(key, value)| format!(" --config {key}={value}")).collect();
+        let configs: Vec<String> = spec.configs.iter().map(|(key, value)| format!(" --config {key}={value}")).collect();
+        let configs = configs.concat();
         return Some(format!(
             "kafka-topics.sh --bootstrap-server {servers} --create --topic {} --partitions {} --replication-factor {}{configs}",
             spec.name, spec.partitions, spec.replication
@@ -223,7 +230,7 @@ mod tests {
     #[test]
     fn inputs_are_stamped_by_the_broker_and_dev_needs_one_broker() {
         for spec in wanted(&TopicNames::default(), 3, true) {
-            let stamped = spec.configs.get("message.timestamp.type").is_some();
+            let stamped = spec.configs.contains_key("message.timestamp.type");
             assert_eq!(
                 stamped,
                 ["reflex.events", "reflex.session-commands"].contains(&spec.name.as_str()),

@@ -6,9 +6,9 @@
 //! Invariant: no effect of an input is published twice and none is lost, whatever a commit answers (`tests/kafka.rs`).
 //! A transaction of idle ticks alone has no offset to tell by: after an unknown outcome its records are sent again.
 
-use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use std::thread;
 use std::time::{Duration, Instant};
 
 use rdkafka::consumer::{BaseConsumer, Consumer};
@@ -23,17 +23,13 @@ use crate::engine::client::CALL_TIMEOUT;
 use crate::engine::config::Config;
 use crate::engine::counters::Counters;
 use crate::engine::error::{EngineError, words};
+use crate::engine::fencing::Fencings;
 use crate::engine::native;
 use crate::engine::patience::Patience;
 use crate::engine::producer::{Transactional, abort, connect, discard, produce};
 
 /// Aborts of one batch; over: the engine ends, because repeating does not help.
 pub const ABORTS_MAX: usize = 10;
-/// Fencings within [`FENCING_WINDOW`]; over: the engine ends and names the id, because two processes use it.
-pub const FENCINGS_MAX: usize = 3;
-/// See [`FENCINGS_MAX`].
-pub const FENCING_WINDOW: Duration = Duration::from_secs(60);
-
 const DOING: &str = "committing a transaction";
 
 /// How a commit ended, where it did not fail for good.
@@ -55,7 +51,7 @@ pub struct Publisher {
     config: Config,
     stop: Arc<AtomicBool>,
     producer: Option<Transactional>,
-    fencings: VecDeque<Instant>,
+    fencings: Fencings,
     /// The last outcome is not known yet: look at the committed offsets before anything else.
     unsettled: bool,
 }
@@ -68,7 +64,7 @@ impl Publisher {
             config: config.clone(),
             stop: Arc::clone(stop),
             producer: Some(producer),
-            fencings: VecDeque::new(),
+            fencings: Fencings::default(),
             unsettled: false,
         })
     }
@@ -148,12 +144,7 @@ impl Publisher {
         self.unsettled = true;
         counters.rebuilt += 1;
         if seen.is_fencing() {
-            let now = Instant::now();
-            self.fencings.retain(|at| now.duration_since(*at) < FENCING_WINDOW);
-            self.fencings.push_back(now);
-            if self.fencings.len() > FENCINGS_MAX {
-                return Err(EngineError::Fenced { id: self.config.worker_id(), times: self.fencings.len() });
-            }
+            thread::sleep(self.fencings.note(&self.config.worker_id(), Instant::now())?);
         }
         if let Some(old) = self.producer.take() {
             discard(old);

@@ -23,6 +23,7 @@ use crate::engine::config::Config;
 use crate::engine::counters::Counters;
 use crate::engine::encode::Outlets;
 use crate::engine::error::{EngineError, words};
+use crate::engine::fencing::Fencings;
 use crate::engine::intake::Raw;
 use crate::engine::native::inbox::{Inbox, Received};
 use crate::engine::preflight;
@@ -54,6 +55,9 @@ pub enum Progress<'a> {
 pub type OnProgress<'a> = &'a mut dyn FnMut(Progress<'_>);
 
 /// Runs one worker until `stop` is set, or it has to give up; commits what it has and closes.
+///
+/// # Errors
+/// Why it had to give up.
 pub fn run(
     config: Config,
     registry: Arc<Registry>,
@@ -77,6 +81,7 @@ struct Worker {
     batch: Batch,
     counters: Counters,
     commits: Pace,
+    fencings: Fencings,
 }
 
 /// When the next commit may begin.
@@ -99,9 +104,7 @@ impl Worker {
     fn start(config: Config, registry: Arc<Registry>, stop: &Arc<AtomicBool>) -> Result<Self, EngineError> {
         let bytes_max = if config.check_topics { preflight::check(&config)? } else { BTreeMap::new() };
         let publisher = Publisher::new(&config, stop)?;
-        let group: BaseConsumer<Group> = create(&consumer(&config), Group::default())?;
-        group.subscribe(&config.topics.inputs()).map_err(|error| EngineError::kafka("subscribing", &error))?;
-        let inbox = Inbox::new(group).map_err(|error| EngineError::kafka("creating a client", &error))?;
+        let inbox = join(&config)?;
         let stage = Stage::new(&config, registry, Outlets::new(&config, bytes_max));
         tracing::info!(id = config.worker_id(), servers = config.cluster.bootstrap_servers, "worker started");
         Ok(Self {
@@ -113,6 +116,7 @@ impl Worker {
             batch: Batch::default(),
             counters: Counters::default(),
             commits: Pace::after(Instant::now(), Duration::ZERO),
+            fencings: Fencings::default(),
         })
     }
 
@@ -185,10 +189,14 @@ impl Worker {
 
     /// Acts on an error of a poll.
     fn judge(&mut self, error: &KafkaError) -> Result<(), EngineError> {
-        if judge(error, &self.config)? == Verdict::Lost {
-            self.give_up();
+        match judge(error, &self.config)? {
+            Verdict::Passing => Ok(()),
+            Verdict::Lost => {
+                self.give_up();
+                Ok(())
+            }
+            Verdict::Fenced => self.join_again(),
         }
-        Ok(())
     }
 
     fn rebalances(&mut self, on_progress: OnProgress<'_>) -> Result<(), EngineError> {
@@ -198,7 +206,9 @@ impl Worker {
             match rebalance {
                 Rebalance::Assign(wanted) => {
                     inbox.discard();
-                    let committed = assign(inbox, &wanted, self.stage.names(), &self.stop)?;
+                    let Some(committed) = assign(inbox, &wanted, self.stage.names(), &self.stop)? else {
+                        continue;
+                    };
                     self.stage.begin(committed, Instant::now());
                     tracing::info!(tasks = self.stage.len(), "assigned");
                     on_progress(Progress::Assigned(self.stage.len()));
@@ -252,9 +262,25 @@ impl Worker {
         }
     }
 
-    /// Leaves without waiting for a broker that does not answer.
+    /// Gives up what a fenced member had, and joins as a new one.
+    fn join_again(&mut self) -> Result<(), EngineError> {
+        self.counters.fenced += 1;
+        self.give_up();
+        self.leave();
+        let pause = self.fencings.note(&self.config.worker_id(), Instant::now())?;
+        tracing::warn!(id = self.config.worker_id(), "fenced; joining again");
+        thread::sleep(pause);
+        self.inbox = Some(join(&self.config)?);
+        Ok(())
+    }
+
     fn close(&mut self) {
         self.publisher.close();
+        self.leave();
+    }
+
+    /// Leaves without waiting for a broker that does not answer.
+    fn leave(&mut self) {
         let Some(inbox) = self.inbox.take() else { return };
         inbox.consumer().context().close();
         let (done, closed) = mpsc::channel();
@@ -270,6 +296,12 @@ impl Worker {
             tracing::warn!("the consumer did not close in time");
         }
     }
+}
+
+fn join(config: &Config) -> Result<Inbox<Group>, EngineError> {
+    let group: BaseConsumer<Group> = create(&consumer(config), Group::default())?;
+    group.subscribe(&config.topics.inputs()).map_err(|error| EngineError::kafka("subscribing", &error))?;
+    Inbox::new(group).map_err(|error| EngineError::kafka("creating a client", &error))
 }
 
 /// What was received as a record of the stage; none: not of an input.
@@ -296,16 +328,15 @@ enum Verdict {
     Passing,
     /// The partitions are gone.
     Lost,
+    /// The member was replaced by another of the same id, maybe its own late self.
+    Fenced,
 }
 
 /// What an error of a poll means.
 fn judge(error: &KafkaError, config: &Config) -> Result<Verdict, EngineError> {
-    let id = config.worker_id();
     match error.rdkafka_error_code() {
         Some(RDKafkaErrorCode::PollExceeded) => Ok(Verdict::Lost),
-        Some(RDKafkaErrorCode::FencedInstanceId | RDKafkaErrorCode::Fenced) => {
-            Err(EngineError::Fenced { id, times: 1 })
-        }
+        Some(RDKafkaErrorCode::FencedInstanceId | RDKafkaErrorCode::Fenced) => Ok(Verdict::Fenced),
         Some(RDKafkaErrorCode::AutoOffsetReset | RDKafkaErrorCode::OffsetOutOfRange) => {
             Err(EngineError::OffsetLost(format!(
                 "group {} stands at an offset that an input no longer has ({}): events were removed before they were \
@@ -341,7 +372,7 @@ mod tests {
         let judged = |code| judge(&KafkaError::MessageConsumption(code), &config);
         assert!(matches!(judged(RDKafkaErrorCode::AllBrokersDown), Ok(Verdict::Passing)));
         assert!(matches!(judged(RDKafkaErrorCode::PollExceeded), Ok(Verdict::Lost)));
-        assert!(matches!(judged(RDKafkaErrorCode::FencedInstanceId), Err(EngineError::Fenced { .. })));
+        assert!(matches!(judged(RDKafkaErrorCode::FencedInstanceId), Ok(Verdict::Fenced)));
         assert!(matches!(judged(RDKafkaErrorCode::AutoOffsetReset), Err(EngineError::OffsetLost(_))));
         assert!(matches!(judged(RDKafkaErrorCode::TopicAuthorizationFailed), Err(EngineError::NotPermitted(_))));
         let fatal = judge(&KafkaError::MessageConsumptionFatal(RDKafkaErrorCode::Fail), &config);

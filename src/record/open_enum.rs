@@ -2,7 +2,7 @@
 
 /// Declares an enum of known words plus `Unknown(String)`, with `as_str`, `Display`, `Serialize` and `Deserialize`.
 ///
-/// Readers must not reject a record because of a word they do not know yet (contract section 2): it is kept as it came.
+/// Readers must not reject a record because of a word they do not know yet: it is kept as it came.
 macro_rules! open_enum {
     ($(#[$doc:meta])* pub enum $name:ident { $($(#[$vdoc:meta])* $variant:ident = $word:literal),+ $(,)? }) => {
         $(#[$doc])*

@@ -131,7 +131,7 @@ mod tests {
         let far: Timestamp = "9999-12-31T23:59:59Z".parse().expect("a valid time");
         assert_eq!(far, Timestamp::MAX);
         assert_eq!(far.to_string(), "9999-12-30T22:00:00.000Z");
-        assert_eq!(far.plus(Duration::from_secs(86_400)), Timestamp::MAX);
+        assert_eq!(far.plus(Duration::from_hours(24)), Timestamp::MAX);
         assert!(Timestamp::MIN.to_string().starts_with("0001-01-01"));
         assert_eq!(Timestamp::from_micros(i64::MAX).to_string(), far.to_string());
     }

@@ -146,7 +146,7 @@ fn response(response: settings::Response) -> Response {
     }
 }
 
-/// The numbers of a policy that says nothing are those of the contract's example.
+/// The numbers of a policy that says nothing are those of the shipped example.
 fn policy(policy: settings::RecoveryPolicy) -> RecoveryPolicy {
     let minutes = policy.window_duration_minutes.unwrap_or(10);
     RecoveryPolicy {

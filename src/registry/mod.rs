@@ -2,7 +2,7 @@
 //!
 //! In order: a text is cut into parseable documents (`document`), its tables are deserialised one by one (`read`) into
 //! what is written (`settings`), held against each other (`check`) and become values that can be relied on (`model`)
-//! with the places they were written at (`origin`); `lint` looks for what is valid and still wrong. [`load`] reports
+//! with the places they were written at (`origin`); `lint` looks for what is valid and still wrong. [`load()`] reports
 //! all problems at once. `canonical` gives the byte form and the version; `query` is what the stages ask.
 //!
 //! Invariant: a `Registry` holds no dangling reference and its version is a pure function of its files' meaning

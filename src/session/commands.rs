@@ -48,8 +48,10 @@ impl Session {
             Verb::Lift => self.lift(command, &why, effects),
             Verb::Approve => self.approve(command, &why, effects),
             Verb::Reject => self.reject(command, &why, effects),
-            Verb::Freeze => self.freeze(true, command, &cause, effects),
-            Verb::Unfreeze => self.freeze(false, command, &cause, effects),
+            Verb::Freeze | Verb::Unfreeze => {
+                self.freeze(command, &cause, effects);
+                Ok(())
+            }
         };
         let (to, reason) = match outcome {
             Ok(()) => ("done", command.reason.as_str()),
@@ -135,13 +137,8 @@ impl Session {
         Ok(())
     }
 
-    fn freeze(
-        &mut self,
-        frozen: bool,
-        command: &Command,
-        cause: &Evidence,
-        effects: &mut Effects,
-    ) -> Result<(), &'static str> {
+    fn freeze(&mut self, command: &Command, cause: &Evidence, effects: &mut Effects) {
+        let frozen = command.verb == Verb::Freeze;
         let words = |frozen: bool| if frozen { "frozen" } else { "running" };
         let from = words(std::mem::replace(&mut self.frozen, frozen));
         let task = self.task.clone();
@@ -155,6 +152,5 @@ impl Session {
             cause: Some(cause.clone()),
         };
         effects.outputs.push(self.chain.record(self.now, transition));
-        Ok(())
     }
 }

@@ -41,7 +41,7 @@ pub struct Why<'a> {
     pub cause: Option<Evidence>,
 }
 
-/// Why an intervention is refused, in the order of contract section 3.7.
+/// Why an intervention is refused, in the order in which it is looked for.
 enum Refusal {
     NoResponse,
     Irreversible,
@@ -86,7 +86,6 @@ impl Session {
         effects: &mut Effects,
     ) {
         let mut intervention = self.pending(case, signal, evidence, effects);
-        let cause = Some(case.cause());
         let plan = match self.refusal(case, signal.mode, response, replaces.is_some()) {
             Ok(response) => Plan::of(response),
             Err(refusal) => {
@@ -99,7 +98,7 @@ impl Session {
             tracked.interventions += 1;
         }
         intervention.response = Some(plan.action.clone());
-        let why = Why { cause, ..Why::default() };
+        let why = Why { cause: Some(case.cause()), ..Why::default() };
         match signal.mode {
             Mode::Observe => {
                 self.counts.observed += 1;

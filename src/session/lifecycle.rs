@@ -85,7 +85,7 @@ impl Session {
     fn make_room(&mut self) {
         let idle_at = self.idle_at();
         for _ in 0..EVICTION_TRIES {
-            if self.table.len() < self.registry.limits.sessions_tracked_max as usize {
+            if self.table.tracked() < self.registry.limits.sessions_tracked_max as usize {
                 return;
             }
             let Some(oldest) = self.table.longest_idle() else { return };

@@ -1,6 +1,6 @@
 //! Masked messages: what is left of free text when everything that varies from one occurrence to the next is gone.
 //!
-//! The rules and their order are those of contract section 3.1: (a) literals in braces, (b) quoted text, (c) words that
+//! The rules, in this order: (a) literals in braces, (b) quoted text, (c) words that
 //! hold a digit, `_`, `/` or `\`.
 
 /// Most characters of a line that are looked at.

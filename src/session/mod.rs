@@ -187,7 +187,7 @@ impl Session {
     /// Use of the guards now: live overrides and tracked sessions.
     #[must_use]
     pub fn in_use(&self) -> (u32, usize) {
-        (self.guards.overrides_live.total(), self.table.len())
+        (self.guards.overrides_live.total(), self.table.tracked())
     }
 }
 

@@ -1,4 +1,4 @@
-//! From an error to its failure shape, by the registry's ordered rules (contract section 3.1).
+//! From an error to its failure shape, by the registry's ordered rules.
 
 use crate::record::event::{Cause, ErrorInfo};
 use crate::registry::{Defaults, Registry, ShapePatterns, ShapeRule};

@@ -24,9 +24,9 @@ impl Session {
         why: &Why<'_>,
         effects: &mut Effects,
     ) -> String {
-        let replaced = replaces.and_then(|id| self.take_override(serial, id));
-        let from = replaced.as_ref().map(|_| "active");
-        let record = self.override_record(intervention, plan, replaced);
+        let former = replaces.and_then(|id| self.take_override(serial, id));
+        let from = former.as_ref().map(|_| "active");
+        let record = self.override_record(intervention, plan, former);
         let id = record.override_id.clone();
         self.guards.overrides_live.add(record.tenant.as_deref());
         self.owners.insert(id.clone(), serial);

@@ -100,8 +100,8 @@ enum Standing {
 
 impl Session {
     /// Responds to an exhausted signature; `evidence` ends with the triggering event.
-    pub(crate) fn respond(&mut self, case: Case<'_>, evidence: Vec<Evidence>, effects: &mut Effects) {
-        self.observe(&case, evidence.clone(), effects);
+    pub(crate) fn respond(&mut self, case: &Case<'_>, evidence: Vec<Evidence>, effects: &mut Effects) {
+        self.observe(case, evidence.clone(), effects);
         if *case.arrival.event.route() == Route::Shadow {
             return;
         }
@@ -115,18 +115,18 @@ impl Session {
             self.counts.stale += 1;
             return;
         }
-        match self.standing(&case) {
+        match self.standing(case) {
             Standing::Free => {
                 if let Some(signal) = signal {
                     let response = registry.session_response(&signal.code, case.arrival.event.route());
-                    self.intervene(&case, signal, response, evidence, None, effects);
+                    self.intervene(case, signal, response, evidence, None, effects);
                 }
             }
-            Standing::Attached(entity, id, state) => self.attach(&case, entity, &id, state, effects),
-            Standing::OwnDegraded(index) => self.chain_or_escalate(&case, signal, index, evidence, effects),
+            Standing::Attached(entity, id, state) => self.attach(case, entity, &id, state, effects),
+            Standing::OwnDegraded(index) => self.chain_or_escalate(case, signal, index, evidence, effects),
             Standing::StrayDegraded => {
                 self.counts.attached += 1;
-                self.escalate(&case, signal, "degraded_route_failed", None, None, evidence, effects);
+                self.escalate(case, signal, "degraded_route_failed", None, None, evidence, effects);
             }
         }
     }
@@ -185,14 +185,11 @@ impl Session {
             moves.then_some((signal, response))
         });
         let id = live.override_id.clone();
-        match chained {
-            Some((signal, response)) => {
-                self.intervene(case, signal, Some(response), evidence, Some(&id), effects);
-            }
-            None => {
-                self.attach(case, "override", &id, "active", effects);
-                self.escalate(case, signal, "degraded_route_failed", None, Some(&id), evidence, effects);
-            }
+        if let Some((signal, response)) = chained {
+            self.intervene(case, signal, Some(response), evidence, Some(&id), effects);
+        } else {
+            self.attach(case, "override", &id, "active", effects);
+            self.escalate(case, signal, "degraded_route_failed", None, Some(&id), evidence, effects);
         }
     }
 

@@ -194,7 +194,7 @@ impl Session {
         let mut evidence = track.evidence.clone();
         close_evidence(&mut evidence, arrival, by, self.registry.limits.evidence_events_max as usize);
         let case = self.case(arrival, serial, run, Some(place), &shape);
-        self.respond(case, evidence, effects);
+        self.respond(&case, evidence, effects);
     }
 
     /// The case of a place in a run, its signature exhausted.

@@ -78,7 +78,7 @@ pub struct Table {
 impl Table {
     /// Number of tracked sessions.
     #[must_use]
-    pub fn len(&self) -> usize {
+    pub fn tracked(&self) -> usize {
         self.sessions.len()
     }
 

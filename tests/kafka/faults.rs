@@ -1,9 +1,11 @@
 //! Crashes, stops, restarts: every input once, whatever happens.
 
 use std::collections::BTreeMap;
+use std::process::Command;
 use std::thread;
 use std::time::Duration;
 
+use super::proxy::{Lost, Proxy};
 use super::world::{Running, World, story};
 use crate::harness;
 
@@ -103,6 +105,66 @@ fn the_broker_dies_and_comes_back_and_the_worker_goes_on() {
     world.wait_until_processed();
     running.stop();
     assert_exactly_once(&world);
+}
+
+#[test]
+fn the_broker_hangs_in_the_middle_of_commits_and_nothing_is_repeated() {
+    let broker = harness::broker();
+    let world = World::on(broker.bootstrap(), "hang");
+    world.apply();
+    let running = world.run(&[]);
+    let signal = |signal: &str| {
+        let sent = Command::new("kill").args([signal, &broker.pid().to_string()]).status().expect("kill");
+        assert!(sent.success());
+    };
+    thread::scope(|scope| {
+        let sending = scope.spawn(|| send_slowly(&world));
+        world.wait_for_records(&world.topics().overrides, SESSIONS / 8);
+        signal("-STOP");
+        // Longer than a call may take: the outcome of the commit under way is unknown.
+        thread::sleep(Duration::from_secs(10));
+        signal("-CONT");
+        sending.join().expect("all sent");
+    });
+    world.wait_until_processed();
+    running.stop();
+    assert_exactly_once(&world);
+}
+
+/// Loses the end of one transaction in the middle of the run.
+fn lose(lost: Lost, name: &str) {
+    let proxy = Proxy::listen(5, lost);
+    let port = proxy.port;
+    let broker = harness::Broker::start(&[
+        ("listeners", "PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller},PROXY://127.0.0.1:{extra}"),
+        ("advertised.listeners", &format!("PLAINTEXT://127.0.0.1:{{port}},PROXY://127.0.0.1:{port}")),
+        ("listener.security.protocol.map", "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,PROXY:PLAINTEXT"),
+    ])
+    .expect("a broker");
+    proxy.forward(&broker.extra_address());
+    let world = World::on(broker.bootstrap(), name);
+    world.apply();
+    let mut command = world.command(&["run"]);
+    command.env("REFLEX_BOOTSTRAP_SERVERS", format!("127.0.0.1:{port}"));
+    let running = Running::start(command, world.folder.path());
+    running.wait_for_log("assigned");
+    send_slowly(&world);
+    world.wait_until_processed();
+    let log = running.stop();
+    assert!(proxy.ends() > 5, "{} ends only", proxy.ends());
+    assert!(log.contains("rebuilt=1"), "the outcome was not unknown: {log}");
+    assert!(log.contains(" dropped=0"), "{log}");
+    assert_exactly_once(&world);
+}
+
+#[test]
+fn a_commit_whose_answer_is_lost_is_known_by_its_offsets() {
+    lose(Lost::Answer, "lost-answer");
+}
+
+#[test]
+fn a_commit_whose_request_is_lost_is_sent_again() {
+    lose(Lost::Request, "lost-request");
 }
 
 #[test]

@@ -20,7 +20,7 @@ use crate::harness::{Broker, child};
 /// Partitions of every topic of a test.
 pub const PARTITIONS: i32 = 3;
 /// Longest wait for something to happen.
-pub const SOON: Duration = Duration::from_secs(60);
+pub const SOON: Duration = Duration::from_mins(1);
 
 /// One record as read back.
 #[derive(Clone, Debug)]
@@ -65,7 +65,7 @@ impl World {
     /// A world on this broker.
     pub fn on(bootstrap: &str, name: &str) -> Self {
         // A cluster that outlives the test process must not show old topics.
-        let name = format!("{name}-{:08x}", crate::harness::ports::random() as u32);
+        let name = format!("{name}-{:016x}", crate::harness::ports::random());
         Self { bootstrap: bootstrap.to_owned(), name, folder: tempfile::tempdir().expect("a folder") }
     }
 
@@ -133,6 +133,8 @@ impl World {
             .set("bootstrap.servers", &self.bootstrap)
             .set("partitioner", "murmur2_random")
             .set("enable.idempotence", "true")
+            // The topic's limit is what is tested, not the client's.
+            .set("message.max.bytes", "10000000")
             .create()
             .expect("a producer")
     }
@@ -263,7 +265,7 @@ pub struct Running {
 
 impl Running {
     pub fn start(mut command: Command, folder: &Path) -> Self {
-        let log = folder.join(format!("log-{:08x}", crate::harness::ports::random() as u32));
+        let log = folder.join(format!("log-{:016x}", crate::harness::ports::random()));
         let file = std::fs::File::create(&log).expect("a log");
         let child = command.stdout(Stdio::null()).stderr(file).spawn().expect("the program starts");
         Self { child, log }
@@ -317,6 +319,9 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
+        if thread::panicking() {
+            eprintln!("{}", self.log());
+        }
         // Already gone is fine.
         let _ = self.child.kill();
         let _ = self.child.wait();

@@ -12,11 +12,11 @@ use crate::world::{Act, Step, World, registry};
 /// Forty sessions, of which three may have proposals, so that less than ten are ever held.
 fn drawn(number: i64, runner: &mut TestRunner) -> Act {
     let mut event = draft::event().new_tree(runner).expect("a draft").current();
-    let session = event["session_id"].as_str().map_or(0, str::len) as i64 + number * 7_919 % 40;
-    event.insert(String::from("session_id"), format!("s-{}", session % 40).into());
+    let session = (number * 7_919 + number / 40) % 40;
+    event.insert(String::from("session_id"), format!("s-{session}").into());
     event.remove("tenant");
     let proposes = event.get("node").is_some_and(|node| node == "ask" || node == "file_order");
-    if proposes && session % 40 > 2 {
+    if proposes && session > 2 {
         event.insert(String::from("node"), "rank".into());
     }
     Act::Event(event)

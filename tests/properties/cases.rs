@@ -63,7 +63,8 @@ pub fn last_line(done: &Done) -> (String, String) {
     line.unwrap_or_default()
 }
 
-fn text(ends: &[(String, String, Option<String>)]) -> Vec<String> {
+/// The same on one line each.
+pub fn text(ends: &[(String, String, Option<String>)]) -> Vec<String> {
     ends.iter()
         .map(|(signal, status, reason)| format!("{signal} {status} {}", reason.as_deref().unwrap_or("-")))
         .collect()

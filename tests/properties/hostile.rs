@@ -83,7 +83,7 @@ fn what_is_strange_and_still_an_event_is_taken() {
     let long = "x".repeat(65_536);
     let deep = format!("{}{}", "[".repeat(100_000), "]".repeat(100_000));
     let objects = format!("{}1{}", r#"{"a":"#.repeat(100_000), "}".repeat(100_000));
-    let causes = vec![r#"{"class":"a.B","code":1,"message":"m"}"#; 20_000].join(",");
+    let chain = vec![r#"{"class":"a.B","code":1,"message":"m"}"#; 20_000].join(",");
     let keys: Vec<String> = (0..100_000).map(|key| format!(r#""k{key}":0"#)).collect();
     let cases = [
         ("nesting in an unknown field", failing(&format!(r#","x":{deep}"#))),
@@ -100,7 +100,7 @@ fn what_is_strange_and_still_an_event_is_taken() {
         ("a message of brackets", failing(&format!(r#","error":{{"message":"{}"}}"#, "[{'".repeat(20_000)))),
         ("a message of escapes", failing(&format!(r#","error":{{"message":"{}"}}"#, r"\u001b[31m".repeat(9_000)))),
         ("a message of blank lines", failing(&format!(r#","error":{{"message":"{}"}}"#, r"\n".repeat(30_000)))),
-        ("20 000 causes", failing(&format!(r#","error":{{"causes":[{causes}]}}"#))),
+        ("20 000 causes", failing(&format!(r#","error":{{"causes":[{chain}]}}"#))),
         ("a type of 1 KiB", failing("").replace("node_failed", &"t".repeat(1_024))),
         ("U+0000 in every name", failing("").replace("\"s\"", "\"\\u0000\"").replace("rank", "\\u0000")),
         ("right-to-left override", failing("").replace("rank", "\\u202ernak")),

@@ -27,7 +27,9 @@ pub struct Ledger {
 /// Reads everything a run published, and complains.
 pub fn read(runs: &[Done]) -> Ledger {
     let mut ledger = Ledger::default();
-    runs.iter().for_each(|done| ledger.step(done));
+    for done in runs {
+        ledger.step(done);
+    }
     ledger
 }
 
@@ -41,21 +43,18 @@ impl Ledger {
             assert!(self.last_at.is_none_or(|last| last <= output.at), "records never go back in time: {output:?}");
             assert!(output.at <= clock, "nothing is decided in the future: {output:?}");
             self.last_at = Some(output.at);
-            match &output.value {
-                Some(Record::Audit(audit)) => {
-                    assert!(stands_alone(audit), "a transition without its record: {audit:?}");
-                    self.audit(audit, output);
-                }
-                _ => {
-                    let transition = self.record(output, done);
-                    let Some(Output { value: Some(Record::Audit(audit)), .. }) = outputs.peek() else {
-                        panic!("no audit line follows {output:?}");
-                    };
-                    let told = (audit.entity.as_str(), audit.entity_id.clone(), audit.from.clone(), audit.to.clone());
-                    assert_eq!(told, transition, "the audit line of {output:?}");
-                    self.audit(audit, outputs.next().expect("peeked"));
-                }
+            if let Some(Record::Audit(audit)) = &output.value {
+                assert!(stands_alone(audit), "a transition without its record: {audit:?}");
+                self.audit(audit, output);
+                continue;
             }
+            let transition = self.record(output, done);
+            let Some(Output { value: Some(Record::Audit(audit)), .. }) = outputs.peek() else {
+                panic!("no audit line follows {output:?}");
+            };
+            let told = (audit.entity.as_str(), audit.entity_id.clone(), audit.from.clone(), audit.to.clone());
+            assert_eq!(told, transition, "the audit line of {output:?}");
+            self.audit(audit, outputs.next().expect("peeked"));
         }
         let late = self.live.values().find(|live| live.expires_at <= clock && live.created_at < clock);
         assert!(late.is_none_or(|live| live.expires_at == Timestamp::MAX), "outlived its time at {clock}: {late:?}");

@@ -1,4 +1,4 @@
-//! When a signature is given, told a second time: a slow reading of contract section 3.3 over the whole list of what
+//! When a signature is given, told a second time: a slow reading of the rules over the whole list of what
 //! happened in one run, held against the session stage.
 
 use proptest::collection::vec;
@@ -10,6 +10,12 @@ use serde_json::{Map, json};
 
 use crate::draft::{self, put};
 use crate::world::{Act, Done, Step, high, play};
+
+/// A node, where one is named.
+type Node = Option<&'static str>;
+
+/// A signature as it is given: node, shape, what spent the budget.
+type Given = (Node, String, String);
 
 /// One event of the run.
 #[derive(Clone, Debug)]
@@ -61,7 +67,7 @@ fn shape(kind: &str, class: Option<&str>) -> String {
 /// What was told of a run so far; signatures given stand beside the event that gave them.
 #[derive(Default)]
 struct Run {
-    told: Vec<(Told, Option<(Option<&'static str>, String)>)>,
+    told: Vec<(Told, Option<(Node, String)>)>,
 }
 
 impl Run {
@@ -123,7 +129,7 @@ impl Run {
     }
 
     /// The node that reported last and was not reset since, with the event that says its shape.
-    fn last_failing(&self) -> Option<Option<&'static str>> {
+    fn last_failing(&self) -> Option<Node> {
         let reported = |at: &usize| {
             let told = &self.told[*at].0;
             let first = told.is_failure() || self.shape_before(*at, told.node, self.since(told.node)).is_none();
@@ -133,7 +139,7 @@ impl Run {
     }
 
     /// The signature an event gives, if it gives one: node, shape, what spent the budget.
-    fn gives(&self, told: &Told) -> Option<(Option<&'static str>, String, String)> {
+    fn gives(&self, told: &Told) -> Option<Given> {
         let own = shape(told.kind, told.class);
         match told.kind {
             "retries_exhausted" => {
@@ -152,7 +158,7 @@ impl Run {
         .filter(|(node, shape, _)| !self.signed(*node, Some(shape)))
     }
 
-    fn graph_gives(&self, told: &Told) -> Option<(Option<&'static str>, String, String)> {
+    fn graph_gives(&self, told: &Told) -> Option<Given> {
         let by = String::from("graph_failed");
         let own = told.class.map(|_| (None, shape("graph_failed", told.class), by.clone()));
         let Some(node) = self.last_failing() else { return own };

@@ -1,11 +1,13 @@
 //! Order, duplicates, what is unknown, and other people's sessions: none of it changes what a session gets.
 
+use std::collections::BTreeMap;
+
 use proptest::prelude::*;
 use proptest::sample::Index;
 use serde_json::{Value, json};
 
 use crate::draft::{self, FAILURES, INERT};
-use crate::world::{Act, Step, by_number, difference, high, play};
+use crate::world::{Act, Done, Step, by_number, difference, high, play};
 
 /// Whether an event's id is remembered: failures, and the two types that speak for them.
 fn is_remembered(step: &Step) -> bool {
@@ -116,8 +118,8 @@ proptest! {
             .collect();
         let (plain, more) = (play(&high(), &steps), play(&high(), &more));
         // A deadline fires with the first step that comes: with the added one, if that is there.
-        let gathered = |done: &[crate::world::Done]| {
-            let mut all = std::collections::BTreeMap::<i64, String>::new();
+        let gathered = |done: &[Done]| {
+            let mut all = BTreeMap::<i64, String>::new();
             for (number, text) in by_number(done) {
                 all.entry(number % 10_000).or_default().insert_str(0, &text);
             }
@@ -147,7 +149,10 @@ proptest! {
 
     #[test]
     fn what_happens_on_the_shadow_changes_nothing(steps in draft::steps_of_sessions(120)) {
-        let is_shadow = |step: &Step| matches!(&step.act, Act::Event(event) if event.get("route").is_some_and(|r| r == "shadow"));
+        let is_shadow = |step: &Step| match &step.act {
+            Act::Event(event) => event.get("route").is_some_and(|route| route == "shadow"),
+            _ => false,
+        };
         let without: Vec<Step> = steps.iter().filter(|step| !is_shadow(step)).cloned().collect();
         prop_assert_eq!(difference(&by_number(&play(&high(), &without)), &by_number(&play(&high(), &steps))), None);
     }

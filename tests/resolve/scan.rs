@@ -1,4 +1,4 @@
-//! Resolution by a scan over all records, written from the contract (section 6) and not from the code.
+//! Resolution by a scan over all records, written from its description and not from the code.
 
 use reflex::record::overrides::{Override, OverrideKind, OverrideMode, OverrideSource, OverrideStatus};
 use reflex::record::scope::Scope;
@@ -67,7 +67,7 @@ fn place(record: &Override) -> Place<'_> {
     (tier, !session, fewer, dimensions, -record.created_at.as_micros(), &record.override_id)
 }
 
-/// What the contract says, in JSON, by a scan over all records.
+/// What the description says, in JSON, by a scan over all records.
 pub fn scan(records: &[Override], graph: &str, context: &Context, now: Timestamp) -> Value {
     let mut matching: Vec<_> = records.iter().filter(|record| !ignored(record, graph, context, now)).collect();
     matching.sort_by(|a, b| place(a).cmp(&place(b)));

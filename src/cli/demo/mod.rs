@@ -12,6 +12,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::cli::exit::{Exit, Failure};
+use crate::cli::failure::unwritable;
 use crate::engine::embedded::EmbeddedBroker;
 use crate::engine::{self, Cluster, Config, Counters, EngineError, Progress, TopicNames};
 use crate::registry::{Registry, SourceFile, load_and_lint};
@@ -54,7 +55,8 @@ fn registry() -> Result<Arc<Registry>, Failure> {
 /// # Errors
 /// Exit 1 where a failing session was not saved, a healthy one touched, or an override left over.
 pub fn run(args: &Args, json: bool, interrupted: &Arc<AtomicBool>, out: &mut dyn Write) -> Result<Exit, Failure> {
-    let colours = !json && std::io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none();
+    let colours =
+        !json && std::io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
     let registry = registry()?;
     let topics = TopicNames::default();
     let outputs = topics.outputs();
@@ -129,8 +131,4 @@ impl Processor {
 
 fn failed(error: EngineError) -> Failure {
     Failure::new(Exit::Unavailable, error)
-}
-
-fn unwritable(error: std::io::Error) -> Failure {
-    Failure::new(Exit::TryAgain, format_args!("cannot write: {error}"))
 }

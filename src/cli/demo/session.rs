@@ -86,7 +86,7 @@ impl Sample {
     /// The next event, and how long after it the one after comes; `None` where nothing is to be sent in this phase.
     pub fn next(&mut self) -> Option<(Value, Duration)> {
         let event = match self.phase {
-            Phase::Primary => self.primary(),
+            Phase::Primary => Some(self.primary()),
             Phase::Degraded => self.degraded(),
             Phase::Waiting | Phase::Finished | Phase::GaveUp => None,
         }?;
@@ -101,24 +101,24 @@ impl Sample {
         self.step = 0;
     }
 
-    fn primary(&mut self) -> Option<Value> {
+    fn primary(&mut self) -> Value {
         match (self.step, self.fails) {
-            (0, _) => Some(self.event("graph_started", json!({}))),
-            (1 | 2, _) => Some(self.node("node_completed", NODES[self.step - 1])),
-            (3, _) => Some(self.event("node_started", json!({"node": NODES[2], "attempt": 1}))),
-            (4..=6, true) => Some(self.failure(self.step as u64 - 3)),
+            (0, _) => self.event("graph_started", json!({})),
+            (1 | 2, _) => self.node("node_completed", NODES[self.step - 1]),
+            (3, _) => self.event("node_started", json!({"node": NODES[2], "attempt": 1})),
+            (4..=6, true) => self.failure(self.step as u64 - 3),
             (_, true) => {
                 self.phase = Phase::Waiting;
-                Some(self.event("graph_failed", json!({"error": error()})))
+                self.event("graph_failed", json!({"error": error()}))
             }
             (4, false) => {
                 let artifact = json!({"node": NODES[2], "artifact": {"name": "evidence_analysis", "present": true}});
-                Some(self.event("artifact_produced", artifact))
+                self.event("artifact_produced", artifact)
             }
-            (5..=7, false) => Some(self.node("node_completed", NODES[self.step - 3])),
+            (5..=7, false) => self.node("node_completed", NODES[self.step - 3]),
             (_, false) => {
                 self.phase = Phase::Finished;
-                Some(self.event("graph_completed", json!({"latency_ms": 812})))
+                self.event("graph_completed", json!({"latency_ms": 812}))
             }
         }
     }

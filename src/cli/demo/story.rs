@@ -80,10 +80,10 @@ impl Teller<'_> {
     pub fn opening(&mut self, cluster: &Cluster, sessions: u32) -> io::Result<()> {
         writeln!(
             self.out,
-            "reflex demo: an embedded broker at {}, one processor, {sessions} sessions",
+            "An embedded broker at {}, one processor, {sessions} sessions of the",
             cluster.bootstrap_servers
         )?;
-        writeln!(self.out, "of the graph refund_graph:v1; in one of ten the evidence analysis never validates.\n")
+        writeln!(self.out, "graph refund_graph:v1. In one of ten the evidence analysis never validates.\n")
     }
 
     fn painted(&self, code: &str, text: &str) -> String {
@@ -101,7 +101,7 @@ impl Teller<'_> {
         if let Some(published) = published {
             writeln!(self.out, "\n{}", self.painted("1", "The override it was saved by (reflex.overrides)"))?;
             writeln!(self.out, "key   {}", published.key)?;
-            // As a record, its fields stand in the order of the contract.
+            // As a record, its fields stand in their order.
             let record = published.value.clone().and_then(|value| serde_json::from_value::<Override>(value).ok());
             let pretty = serde_json::to_string_pretty(&record).unwrap_or_default();
             writeln!(self.out, "value {pretty}")?;
@@ -128,10 +128,15 @@ impl Teller<'_> {
         let steps = [
             ("signature", Topic::Interventions, "pending", of("/signature/failure_shape")),
             ("signal", Topic::Interventions, "pending", of("/signal")),
-            ("pending", Topic::Interventions, "pending", of("/intervention_id")),
+            (
+                "pending",
+                Topic::Interventions,
+                "pending",
+                String::from("intervention recorded, before anything is done"),
+            ),
             ("provisioning", Topic::Interventions, "provisioning", String::from("activate_degraded_refund_route")),
             ("override", Topic::Overrides, "active", String::from("published, this session only")),
-            ("applied", Topic::Interventions, "applied", String::from("intervention complete, with its evidence")),
+            ("applied", Topic::Interventions, "applied", String::from("all in one transaction, with the evidence")),
         ];
         for (name, topic, status, words) in steps {
             if let Some(seen) = written(topic, status) {
@@ -156,19 +161,23 @@ impl Teller<'_> {
 
     fn totals(&mut self, outcome: &Outcome) -> io::Result<()> {
         writeln!(self.out, "\n{}", self.painted("1", "Everybody"))?;
+        let Outcome { healthy, healthy_finished, healthy_touched, failing, saved, gave_up, .. } = outcome;
         writeln!(
             self.out,
-            "  {} healthy sessions: {} finished on refund_graph:v1, {} touched by an override",
-            outcome.healthy, outcome.healthy_finished, outcome.healthy_touched
+            "  {healthy_finished} of {healthy} healthy sessions finished on refund_graph:v1, {healthy_touched} were touched"
         )?;
         writeln!(
             self.out,
-            "  {} failing sessions: {} finished on the degraded graph, {} gave up waiting; from failure to resumed {} ms in the middle, {} ms at most",
-            outcome.failing, outcome.saved, outcome.gave_up, outcome.resumed_ms_p50, outcome.resumed_ms_max
+            "  {saved} of {failing} failing sessions finished on the degraded graph, {gave_up} gave up"
         )?;
         writeln!(
             self.out,
-            "  {} events, {} transactions; {} overrides left when all had ended",
+            "  from failure to resumed: {} ms median, {} ms at most (a runtime waits 5 s)",
+            outcome.resumed_ms_p50, outcome.resumed_ms_max
+        )?;
+        writeln!(
+            self.out,
+            "  {} events in, {} transactions, {} overrides left at the end",
             outcome.events, outcome.transactions, outcome.overrides_left
         )
     }

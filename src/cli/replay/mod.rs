@@ -9,6 +9,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use crate::cli::exit::{Exit, Failure};
+use crate::cli::failure::unwritable;
 use crate::record::position::Position;
 use crate::record::time::Timestamp;
 use crate::record::topic;
@@ -60,12 +61,11 @@ pub fn run(
     for bad in log.malformed.iter().filter(|_| shape == Shape::Ndjson || second.is_some()) {
         eprintln!("{}:{}: {}: {}", report::plain(&bad.file), bad.line, bad.code, bad.message);
     }
-    let found = match second {
-        Some(second) => difference(&log, registry, second, shape, out)?,
-        None => {
-            replay(log, registry, shape, out)?;
-            false
-        }
+    let found = if let Some(second) = second {
+        difference(&log, registry, second, shape, out)?
+    } else {
+        replay(log, registry, shape, out)?;
+        false
     };
     if args.strict && malformed > 0 {
         return Err(Failure::new(Exit::BadInput, format_args!("{malformed} malformed lines")));
@@ -138,10 +138,4 @@ fn write_line<T: serde::Serialize + ?Sized>(value: &T, out: &mut dyn Write) -> s
 fn write_json<T: serde::Serialize>(value: &T, out: &mut dyn Write) -> Result<(), Failure> {
     serde_json::to_writer_pretty(&mut *out, value).map_err(std::io::Error::from).map_err(unwritable)?;
     out.write_all(b"\n").map_err(unwritable)
-}
-
-fn unwritable(error: std::io::Error) -> Failure {
-    // A closed pipe is the reader's decision, not a fault of this program.
-    let exit = if error.kind() == std::io::ErrorKind::BrokenPipe { Exit::Done } else { Exit::TryAgain };
-    Failure::new(exit, format_args!("cannot write the result: {error}"))
 }

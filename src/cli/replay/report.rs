@@ -1,4 +1,4 @@
-//! What a replay found: the report of contract section 9, as JSON and for a person.
+//! What a replay found: the report, as JSON and for a person.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;

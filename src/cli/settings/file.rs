@@ -12,6 +12,9 @@ use crate::cli::settings::model::Settings;
 const FILE_BYTES_MAX: u64 = 1_048_576;
 
 /// Reads and checks a file; gives its values by `section.key`.
+///
+/// # Errors
+/// Exit 66 for a missing file, 78 for one that is wrong, with file, line, column and snippet.
 pub fn read(path: &Path, colours: bool) -> Result<BTreeMap<String, toml::Value>, Failure> {
     let name = path.display();
     let problem = |error: std::io::Error| {
@@ -26,6 +29,9 @@ pub fn read(path: &Path, colours: bool) -> Result<BTreeMap<String, toml::Value>,
 }
 
 /// Checks a text; the error is ready to print.
+///
+/// # Errors
+/// File, line, column, what is wrong, snippet.
 pub fn parse(text: &str, name: &str, colours: bool) -> Result<BTreeMap<String, toml::Value>, String> {
     let deserializer = toml::Deserializer::parse(text)
         .map_err(|error| render(text, name, error.span(), error.message().to_owned(), colours))?;

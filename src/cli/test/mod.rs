@@ -11,6 +11,7 @@ use std::time::Duration;
 use serde_json::{Map, Value, json};
 
 use crate::cli::exit::{Exit, Failure};
+use crate::cli::failure::unwritable;
 use crate::record::codec::json as event_json;
 use crate::record::command::Command;
 use crate::record::output::{Output, Record};
@@ -32,15 +33,14 @@ pub struct Args {
 /// When scenarios begin: a fixed instant, so that ids and hashes are the same everywhere.
 const START: Timestamp = Timestamp::EPOCH;
 
+/// Finds the registry a scenario, at its path, is to be played with.
+pub type RegistryOf<'a> = &'a dyn Fn(&Path, &Scenario) -> Result<Arc<Registry>, Failure>;
+
 /// Runs scenario files and reports each; exit 1 where one fails.
 ///
 /// # Errors
 /// Exit 66 for a missing file, 65 for one that is no scenario.
-pub fn run(
-    args: &Args,
-    registry: &dyn Fn(&Path, &Scenario) -> Result<Arc<Registry>, Failure>,
-    out: &mut dyn Write,
-) -> Result<Exit, Failure> {
+pub fn run(args: &Args, registry: RegistryOf<'_>, out: &mut dyn Write) -> Result<Exit, Failure> {
     let mut failed = 0;
     for file in &args.files {
         let name = file.display();
@@ -54,10 +54,10 @@ pub fn run(
             Ok(()) => format!("ok      {name}"),
             Err(error) => format!("FAILED  {name}:{error}"),
         };
-        writeln!(out, "{line}").map_err(|error| Failure::new(Exit::TryAgain, error))?;
+        writeln!(out, "{line}").map_err(unwritable)?;
     }
     let passed = args.files.len() - failed;
-    writeln!(out, "{passed} passed, {failed} failed").map_err(|error| Failure::new(Exit::TryAgain, error))?;
+    writeln!(out, "{passed} passed, {failed} failed").map_err(unwritable)?;
     Ok(if failed > 0 { Exit::Found } else { Exit::Done })
 }
 
@@ -197,7 +197,11 @@ impl Stage {
                 }
                 (Expected::Tombstone, Some(_)) | (Expected::Record(_), None) => false,
             };
-        if fits { Ok(()) } else { Err(format!("expected {topic} {expected:?}, came {came}")) }
+        let wanted = match expected {
+            Expected::Tombstone => String::from("tombstone"),
+            Expected::Record(wanted) => wanted.to_string(),
+        };
+        if fits { Ok(()) } else { Err(format!("expected {topic} {wanted}\n    came {came}")) }
     }
 
     fn skip_audit(&mut self) {

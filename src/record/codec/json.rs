@@ -12,7 +12,7 @@ use crate::record::time::Timestamp;
 /// Parses one event. `field_bytes_max`: the longest identity field in bytes.
 ///
 /// # Errors
-/// A [`Rejection`] with the code of contract section 9: `not_json`, `not_object`, `missing_field`, `bad_field`,
+/// A [`Rejection`] with one of the codes `not_json`, `not_object`, `missing_field`, `bad_field`,
 /// `bad_time`.
 pub fn event(text: &str, field_bytes_max: usize) -> Result<Event<'_>, Rejection> {
     // A derived struct would take an array too, field by field.
@@ -137,8 +137,9 @@ fn time<'de, D: Deserializer<'de>>(deserializer: D) -> Result<TimeForm, D::Error
 /// Says what is wrong with text that is no event; off the hot path. Messages never hold a value.
 fn diagnose(text: &str, duplicate: Option<&str>) -> Rejection {
     if let Err(syntax) = serde_json::from_str::<IgnoredAny>(text) {
-        let (line, column) = (syntax.line(), syntax.column());
-        return Rejection::new(Code::NotJson, format_args!("no JSON at line {line} column {column}"));
+        // A recorded event is one line of a file that has lines of its own: no second line number.
+        let line = if syntax.line() > 1 { format!("line {} ", syntax.line()) } else { String::new() };
+        return Rejection::new(Code::NotJson, format_args!("no JSON at {line}column {}", syntax.column()));
     }
     if !starts_object(text) {
         return Rejection::new(Code::NotObject, "not a JSON object");

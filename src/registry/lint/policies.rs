@@ -9,7 +9,7 @@ use crate::registry::problem::Reporter;
 
 /// Evidence that takes longer than this is given up as starved.
 const EVIDENCE_MAX: Duration = Duration::from_hours(24);
-/// A scope that does not give its probes in this many hours is thin: weaker evidence counts (contract section 5).
+/// A scope that does not give its probes in this many hours is thin: weaker evidence counts.
 const THIN_HOURS: f64 = 6.0;
 
 pub(super) fn lint(registry: &Registry, origins: &Origins, report: &mut Reporter<'_>) {

@@ -12,9 +12,9 @@
 //! Nothing is allocated for what a length or count promises, only for bytes that are there; work is bounded by
 //! [`STEPS_PER_BYTE_MAX`] and nesting by [`DEPTH_MAX`], so that items of no size and schemas that multiply stay cheap.
 
-use super::decimal;
-use super::layout::{Field, Layout, Node, NodeId};
-use super::times;
+use crate::record::codec::avro::decimal;
+use crate::record::codec::avro::layout::{Field, Layout, Node, NodeId};
+use crate::record::codec::avro::times;
 
 /// Deepest nesting of values.
 pub(super) const DEPTH_MAX: usize = 100;

@@ -2,9 +2,9 @@
 
 use serde_json::{Map, Number, Value};
 
-use super::layout::{Field, Layout, Node, NodeId};
-use super::times::Unit;
-use super::{RecordKind, SINGLE_OBJECT};
+use crate::record::codec::avro::layout::{Field, Layout, Node, NodeId};
+use crate::record::codec::avro::times::Unit;
+use crate::record::codec::avro::{RecordKind, SINGLE_OBJECT};
 use crate::record::time::Timestamp;
 
 /// JSON that does not fit the schema of its kind.

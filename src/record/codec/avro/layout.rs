@@ -6,8 +6,8 @@ use apache_avro::Schema;
 use apache_avro::schema::{FixedSchema, InnerDecimalSchema, Name, RecordSchema, UuidSchema};
 use serde_json::Value;
 
-use super::InvalidSchema;
-use super::times::Unit;
+use crate::record::codec::avro::InvalidSchema;
+use crate::record::codec::avro::times::Unit;
 
 /// A schema as a table of nodes; recursive types point back into it.
 #[derive(Clone, Debug)]
