@@ -115,15 +115,15 @@ pub fn assign(
     let mut start = TopicPartitionList::new();
     for element in found.elements() {
         element.error().map_err(|error| EngineError::kafka(DOING, &error))?;
-        let Some(topic) = names.iter().find(|name| &***name == element.topic()) else { continue };
+        let Some(topic) = names.iter().position(|name| &**name == element.topic()) else { continue };
         let (offset, at) = match element.offset() {
             Offset::Offset(offset) => (Some(offset), Offset::Offset(offset)),
             _ => (None, Offset::Beginning),
         };
         start
-            .add_partition_offset(topic, element.partition(), at)
+            .add_partition_offset(element.topic(), element.partition(), at)
             .map_err(|error| EngineError::kafka("assigning", &error))?;
-        committed.insert((Arc::clone(topic), element.partition()), offset);
+        committed.insert(Input { topic, partition: element.partition() }, offset);
     }
     inbox.forward(&start).map_err(|error| EngineError::kafka("assigning", &error))?;
     consumer.assign(&start).map_err(|error| EngineError::kafka("assigning", &error))?;

@@ -108,9 +108,12 @@ pub fn consumer(config: &Config) -> ClientConfig {
         ("session.timeout.ms", "6000"),
         ("heartbeat.interval.ms", "1000"),
         ("max.poll.interval.ms", "60000"),
-        ("queued.max.messages.kbytes", "16384"),
-        ("queued.min.messages", "20000"),
-        ("fetch.queue.backoff.ms", "20"),
+        // What waits in the queues is cold by the time it is used: short ones, looked after often.
+        ("queued.max.messages.kbytes", "8192"),
+        ("queued.min.messages", "10000"),
+        ("fetch.queue.backoff.ms", "2"),
+        // A request that waits for an idle partition keeps the others waiting.
+        ("fetch.wait.max.ms", "50"),
     ] {
         if !config.cluster.properties.contains_key(property) {
             client.set(property, value);

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::engine::assignment::Committed;
-use crate::engine::batch::{Batch, Input as InputPartition};
+use crate::engine::batch::{Batch, Input};
 use crate::engine::config::Config;
 use crate::engine::counters::Counters;
 use crate::engine::dead_letter::letter;
@@ -15,7 +15,7 @@ use crate::record::dead_letter::Rejection;
 use crate::record::position::Position;
 use crate::record::time::Timestamp;
 use crate::registry::Registry;
-use crate::session::{Effects, Input, Session};
+use crate::session::{Effects, Input as StepInput, Session};
 
 /// A task whose deadline has passed gets a tick when it has had no input for this long: what is still on its way to it
 /// goes first. The tick's time is behind the wall clock by as much.
@@ -83,7 +83,7 @@ impl Stage {
 
     /// Begins a task for every partition, empty.
     pub fn begin(&mut self, committed: Committed, now: Instant) {
-        for (_, partition) in committed.keys() {
+        for Input { partition, .. } in committed.keys() {
             self.tasks.entry(*partition).or_insert_with(|| Task {
                 session: Session::new(&format!("session/{partition}"), Arc::clone(&self.registry)),
                 last_input: now,
@@ -116,24 +116,25 @@ impl Stage {
         batch: &mut Batch,
         counters: &mut Counters,
     ) {
-        let input: InputPartition = (Arc::clone(&self.names[record.input]), record.partition);
+        let input = Input { topic: record.input, partition: record.partition };
         let Some(previous) = self.committed.get(&input).copied() else {
             // A record of a partition that was given up in the meantime: its new owner reads it again.
             return;
         };
         let Some(task) = self.tasks.get_mut(&record.partition) else { return };
         task.last_input = now;
-        let position = Position { topic: &input.0, partition: record.partition, offset: record.offset };
+        let position =
+            Position { topic: &self.names[record.input], partition: record.partition, offset: record.offset };
         self.effects.clear();
         let taken = match record.input {
             0 => self.intake.text(record.raw).and_then(|text| {
                 let event = self.intake.event(&text, record.raw.key)?;
-                let input = Input::Event { position, event: &event, received_at: wall };
+                let input = StepInput::Event { position, event: &event, received_at: wall };
                 task.session.step(record.at, input, &mut self.effects);
                 Ok(())
             }),
             _ => self.intake.command(record.raw).map(|command| {
-                task.session.step(record.at, Input::Command { position, command: &command }, &mut self.effects);
+                task.session.step(record.at, StepInput::Command { position, command: &command }, &mut self.effects);
             }),
         };
         let published = taken.and_then(|()| publish(&mut self.effects, &self.outlets, record.partition, batch));
@@ -144,7 +145,7 @@ impl Stage {
             tracing::debug!(topic = position.topic, partition = position.partition, offset = position.offset, %rejection, "dead letter");
         }
         counters.inputs += 1;
-        batch.consumed(&input, record.offset, previous);
+        batch.consumed(input, record.offset, previous);
         batch.touch(now);
     }
 
@@ -158,7 +159,7 @@ impl Stage {
                 continue;
             }
             self.effects.clear();
-            task.session.step(at, Input::Tick, &mut self.effects);
+            task.session.step(at, StepInput::Tick, &mut self.effects);
             if let Err(rejection) = publish(&mut self.effects, &self.outlets, *partition, batch) {
                 tracing::error!(partition, %rejection, "what a deadline published was lost");
             }

@@ -34,9 +34,12 @@ use crate::registry::Registry;
 
 /// Longest wait of a poll: how late a stop or a deadline is noticed.
 const POLL_MAX: Duration = Duration::from_millis(100);
-/// While records are waiting, a worker takes them for as long as its last commit took, but not longer than this, before
-/// it commits again: else a backlog of urgent batches would spend all its time in commits.
-const CATCH_UP_MAX: Duration = Duration::from_millis(50);
+/// While records are waiting, a worker takes them for so many times as long as its last commit took before it commits
+/// again: else a backlog of urgent batches would spend its time in commits. Latency loses nothing: where records do not
+/// wait, a commit does not either.
+const CATCH_UP_FACTOR: u32 = 8;
+/// But not for longer than this.
+const CATCH_UP_MAX: Duration = Duration::from_millis(250);
 /// Pause before a commit that found this process outside its group is tried again.
 const NOT_MEMBER_PAUSE: Duration = Duration::from_millis(100);
 /// How long closing the consumer may take; over: it is left to the end of the process.
@@ -96,7 +99,7 @@ struct Pace {
 impl Pace {
     fn after(began: Instant, gap_min: Duration) -> Self {
         let ended = Instant::now();
-        Self { idle: ended + gap_min, busy: ended + gap_min.max((ended - began).min(CATCH_UP_MAX)) }
+        Self { idle: ended + gap_min, busy: ended + gap_min.max(((ended - began) * CATCH_UP_FACTOR).min(CATCH_UP_MAX)) }
     }
 }
 
@@ -160,7 +163,9 @@ impl Worker {
                 };
                 let Some(record) = record(received, self.stage.names()) else { continue };
                 self.stage.take(record, wall, now, &mut self.batch, &mut self.counters);
-                let due = self.batch.due(&self.config, self.commits.busy);
+                let full = self.batch.is_full(&self.config);
+                let not_before = if full { self.commits.idle } else { self.commits.busy };
+                let due = self.batch.due(&self.config, not_before);
                 if due.is_some_and(|due| due <= now) {
                     return Ok(true);
                 }
