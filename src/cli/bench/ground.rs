@@ -10,8 +10,9 @@ use crate::cli::bench::fleet::{Fleet, Plan};
 use crate::cli::exit::{Exit, Failure};
 use crate::engine::admin::{Admin, TopicFacts};
 use crate::engine::client::{self, Logs};
+use crate::engine::config::dead_letters_of;
 use crate::engine::publish::Feed;
-use crate::engine::topics::{Change, TopicSpec, apply, compare, wait_until_there, wanted};
+use crate::engine::topics::{TopicSpec, apply, compare, wait_until_there, wanted};
 use crate::engine::{Cluster, EngineError, TopicNames};
 use crate::record::time::Timestamp;
 
@@ -32,7 +33,6 @@ pub struct Ground {
     cluster: Cluster,
     admin: Admin,
     made: Vec<String>,
-    kept: Option<String>,
 }
 
 impl Ground {
@@ -52,17 +52,13 @@ impl Ground {
         let missing: Vec<&TopicSpec> = specs.iter().filter(|spec| !there.contains_key(&spec.name)).collect();
         for spec in &missing {
             apply(&admin, spec, None, &compare(spec, None))?;
-            debug_assert_eq!(compare(spec, None), [Change::Create]);
         }
         wait_until_there(&admin, &missing)?;
-        Ok(Self {
-            partitions: i32::try_from(partitions).unwrap_or(i32::MAX),
-            cluster: cluster.clone(),
-            made: missing.iter().map(|spec| spec.name.clone()).collect(),
-            kept: events.map(str::to_owned),
-            names,
-            admin,
-        })
+        // Events that are kept keep their dead letters: a name that is deleted and made again at once is neither.
+        let is_kept = |name: &str| events.is_some_and(|events| name == events || name == dead_letters_of(events));
+        let made = missing.iter().map(|spec| spec.name.clone()).filter(|name| !is_kept(name)).collect();
+        let partitions = i32::try_from(partitions).unwrap_or(i32::MAX);
+        Ok(Self { partitions, cluster: cluster.clone(), made, names, admin })
     }
 
     /// Loads the fleet, unless the topic holds it already.
@@ -132,8 +128,7 @@ impl Ground {
     /// # Errors
     /// Where the broker refuses.
     pub fn clear(&self) -> Result<(), EngineError> {
-        let made = self.made.iter().filter(|name| Some(*name) != self.kept.as_ref());
-        made.map(|name| self.admin.delete(name)).collect()
+        self.made.iter().try_for_each(|name| self.admin.delete(name))
     }
 }
 
