@@ -14,7 +14,7 @@ use reflex::record::position::Position;
 use reflex::record::time::Timestamp;
 use reflex::registry::{Registry, SourceFile, load};
 use reflex::session::normalise::Facts;
-use reflex::session::{Effects, Input, Session};
+use reflex::session::{Effects, Input, Restore, Session};
 use serde::Deserialize;
 
 /// A typical healthy event: 16 fields, about 440 bytes.
@@ -143,8 +143,46 @@ fn failing(c: &mut Criterion) {
             effects.clear();
         });
     });
+    let mut session = Session::new("session/0", registry.clone());
+    group.bench_function("the same, changes taken and committed by 64", |b| {
+        b.iter(|| {
+            number += 1;
+            let text = FAILED.replace("EVENT", &format!("e{number}")).replace("sess_1", &format!("s{number}"));
+            let event = json::event(&text, 1024).expect("an event");
+            let now = Timestamp::from_millis(number * 1000);
+            session.step(
+                now,
+                Input::Event { position: position(number), event: &event, received_at: now },
+                &mut effects,
+            );
+            effects.clear();
+            if number % 64 == 0 {
+                black_box(session.take_changes());
+                session.committed();
+            }
+        });
+    });
     group.finish();
 }
 
-criterion_group!(benches, healthy, failing);
+/// What a start costs for each tracked session.
+fn restoring(c: &mut Criterion) {
+    let registry = registry();
+    let mut session = busy_session(&registry);
+    let entries = session.take_changes();
+    let mut group = c.benchmark_group("restore");
+    group.throughput(criterion::Throughput::Elements(entries.len() as u64));
+    group.bench_function("10 000 sessions", |b| {
+        b.iter(|| {
+            let mut restore = Restore::new("session/0", registry.clone());
+            for entry in &entries {
+                restore.apply(entry.key.as_bytes(), entry.value.as_deref()).expect("an entry");
+            }
+            restore.finish().expect("a state")
+        });
+    });
+    group.finish();
+}
+
+criterion_group!(benches, healthy, failing, restoring);
 criterion_main!(benches);

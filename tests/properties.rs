@@ -8,6 +8,8 @@ mod bounded;
 mod cases;
 #[path = "properties/draft.rs"]
 mod draft;
+#[path = "properties/durable.rs"]
+mod durable;
 #[path = "properties/gates.rs"]
 mod gates;
 #[path = "properties/hostile.rs"]

@@ -24,9 +24,8 @@ impl From<EngineError> for Failure {
     }
 }
 
-/// Output that cannot be written. A closed pipe is the reader's decision (`| head`): the program is done.
+/// Output that cannot be written; a closed pipe never comes here (`pipe`).
 #[allow(clippy::needless_pass_by_value, reason = "it is handed to map_err")]
 pub fn unwritable(error: std::io::Error) -> Failure {
-    let exit = if error.kind() == std::io::ErrorKind::BrokenPipe { Exit::Done } else { Exit::TryAgain };
-    Failure::new(exit, format_args!("writing the result: {error}"))
+    Failure::new(Exit::TryAgain, format_args!("writing the result: {error}"))
 }

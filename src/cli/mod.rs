@@ -8,6 +8,7 @@ pub mod demo;
 pub mod exit;
 mod failure;
 mod logging;
+mod pipe;
 pub mod publish;
 pub mod replay;
 pub mod run;
@@ -162,15 +163,14 @@ pub fn main() -> ExitCode {
     };
     let colours = colours();
     let ended = settings::resolve(&arguments.common.flags(), std::env::vars(), colours).and_then(|resolved| {
-        let mut out = std::io::stdout().lock();
+        // In large pieces: a replay prints a line for each record.
+        let mut out = std::io::BufWriter::with_capacity(65_536, pipe::Tolerant::new(std::io::stdout().lock()));
         let ended = dispatch(arguments.verb, &resolved, &mut out);
-        // Nobody reads it any more, as after `| head`.
-        let _ = out.flush();
-        ended
+        let flushed = out.flush().map_err(failure::unwritable);
+        ended.and_then(|exit| flushed.map(|()| exit))
     });
     match ended {
         Ok(exit) => exit.into(),
-        Err(failure) if failure.exit == Exit::Done => Exit::Done.into(),
         Err(failure) => {
             let (red, plain) = if colours { ("\x1b[1;31m", "\x1b[0m") } else { ("", "") };
             eprintln!("{red}error{plain}: {}", failure.message);

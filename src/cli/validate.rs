@@ -62,12 +62,10 @@ pub fn load_folder(dir: &Path) -> Result<Loaded, Failure> {
 /// The `*.toml` files of a folder by name; they are named by their paths.
 ///
 /// # Errors
-/// Exit 66 where the folder is missing, holds no such file, or one cannot be read; 78 where one is not UTF-8.
+/// Exit 66 where the folder is missing, holds no such file, or one cannot be read.
 pub fn read_folder(dir: &Path) -> Result<Vec<SourceFile>, Failure> {
-    let unreadable = |path: &Path, error: &io::Error| {
-        let exit = if error.kind() == io::ErrorKind::InvalidData { Exit::Configuration } else { Exit::NoInput };
-        Failure::new(exit, format_args!("{}: {error}", path.display()))
-    };
+    let unreadable =
+        |path: &Path, error: &io::Error| Failure::new(Exit::NoInput, format_args!("{}: {error}", path.display()));
     let entries = fs::read_dir(dir).map_err(|error| {
         let message = format!("registry folder {}: {error}; --registry DIR says where it is", dir.display());
         Failure::new(Exit::NoInput, message)
@@ -75,7 +73,9 @@ pub fn read_folder(dir: &Path) -> Result<Vec<SourceFile>, Failure> {
     let mut paths: Vec<PathBuf> = Vec::new();
     for entry in entries {
         let path = entry.map_err(|error| unreadable(dir, &error))?.path();
-        if path.extension().is_some_and(|extension| extension == "toml") && path.is_file() {
+        // Editors leave hidden files beside the ones they edit.
+        let hidden = path.file_name().is_some_and(|name| name.to_string_lossy().starts_with('.'));
+        if path.extension().is_some_and(|extension| extension == "toml") && path.is_file() && !hidden {
             paths.push(path);
         }
     }
@@ -84,7 +84,9 @@ pub fn read_folder(dir: &Path) -> Result<Vec<SourceFile>, Failure> {
     }
     paths.sort();
     let read = |path: PathBuf| {
-        let text = fs::read_to_string(&path).map_err(|error| unreadable(&path, &error))?;
+        let bytes = fs::read(&path).map_err(|error| unreadable(&path, &error))?;
+        // What is not UTF-8 is marked, and found by the check of the texts with all the other problems.
+        let text = String::from_utf8_lossy(&bytes).into_owned();
         Ok(SourceFile { name: path.display().to_string(), text })
     };
     paths.into_iter().map(read).collect()
@@ -118,12 +120,23 @@ pub fn render(problems: &[Problem], files: &[SourceFile]) -> String {
             .with_severity(severity)
             .with_label(LabeledSpan::underline(bytes(problem, source)));
         let report = Report::new(diagnostic).with_source_code(NamedSource::new(&problem.file, source.to_owned()));
-        if handler.render_report(&mut text, report.as_ref()).is_err() {
-            text.push_str(&problem.to_string());
+        let mut rendered = String::new();
+        if handler.render_report(&mut rendered, report.as_ref()).is_err() {
+            rendered = problem.to_string();
         }
+        text.push_str(&placed(&rendered, problem));
         text.push('\n');
     }
     text
+}
+
+/// The renderer counts columns in bytes; people and editors count characters.
+fn placed(rendered: &str, problem: &Problem) -> String {
+    let head = format!("[{}:", problem.file);
+    match rendered.split_once(&head).and_then(|(before, after)| Some((before, after.split_once(']')?))) {
+        Some((before, (_, after))) => format!("{before}{head}{}:{}]{after}", problem.line, problem.column),
+        None => rendered.to_owned(),
+    }
 }
 
 /// Where the problem stands in the text, in bytes.
@@ -183,7 +196,7 @@ mod tests {
         let missing = run(Path::new("/no/such/folder"), &BTreeMap::new(), false, false).map_err(|it| it.exit);
         assert_eq!(missing, Err(Exit::NoInput));
         assert_eq!(code(&[("a.txt", b"")], false), Err(Exit::NoInput));
-        assert_eq!(code(&[("a.toml", b"\xff")], false), Err(Exit::Configuration));
+        assert_eq!(code(&[("a.toml", b"\xff")], false), Ok(Exit::Configuration));
         assert_eq!(code(&[("a.toml", b"x = 1")], false), Ok(Exit::Configuration));
         assert_eq!(code(&[("a.toml", DOUBTFUL)], false), Ok(Exit::Done));
         assert_eq!(code(&[("a.toml", DOUBTFUL)], true), Ok(Exit::Configuration));

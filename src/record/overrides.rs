@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::record::scope::Scope;
 use crate::record::time::Timestamp;
-use crate::record::{canonical_json, open_enum};
+use crate::record::{canonical_json, canonical_json_of_sorted, open_enum};
 
 open_enum! {
     /// Who made the override.
@@ -160,17 +160,27 @@ fn replace() -> OverrideKind {
 }
 
 impl Override {
-    /// The topic's key: RFC 8785 JSON of graph, scope, source and tenant (or null).
+    /// The topic's key.
     #[must_use]
     pub fn key(&self) -> String {
-        #[derive(Serialize)]
-        struct Key<'a> {
-            graph: &'a str,
-            scope: &'a Scope,
-            source: &'a OverrideSource,
-            tenant: &'a Option<String>,
-        }
-        let key = Key { graph: &self.graph, scope: &self.scope, source: &self.source, tenant: &self.tenant };
-        String::from_utf8_lossy(&canonical_json(&key)).into_owned()
+        key(&self.graph, &self.scope, &self.source, self.tenant.as_deref())
     }
+}
+
+/// Key of an override on its topic: RFC 8785 JSON of graph, scope, source and tenant (or null).
+#[must_use]
+pub fn key(graph: &str, scope: &Scope, source: &OverrideSource, tenant: Option<&str>) -> String {
+    #[derive(Serialize)]
+    struct Key<'a> {
+        graph: &'a str,
+        scope: &'a Scope,
+        source: &'a OverrideSource,
+        tenant: Option<&'a str>,
+    }
+    let key = Key { graph, scope, source, tenant };
+    let bytes = match scope {
+        Scope::Session { .. } => canonical_json_of_sorted(&key),
+        Scope::Cohort(_) | Scope::Unknown { .. } => canonical_json(&key),
+    };
+    String::from_utf8(bytes).unwrap_or_default()
 }

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use twox_hash::XxHash3_128;
 
-use crate::record::canonical_json;
+use crate::record::canonical_json_of_sorted;
 
 /// The five fields that make two failures the same failure.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -26,12 +26,22 @@ impl Signature {
     #[must_use]
     pub fn fingerprint(&self, graph: &str) -> String {
         #[derive(Serialize)]
-        struct Named<'a> {
+        struct Sorted<'a> {
+            failure_shape: &'a str,
             graph: &'a str,
-            #[serde(flatten)]
-            signature: &'a Signature,
+            node: Option<&'a str>,
+            required_artifact_present: Option<bool>,
+            retry_budget_exhausted: bool,
+            scope: &'a str,
         }
-        let bytes = canonical_json(&Named { graph, signature: self });
+        let bytes = canonical_json_of_sorted(&Sorted {
+            failure_shape: &self.failure_shape,
+            graph,
+            node: self.node.as_deref(),
+            required_artifact_present: self.required_artifact_present,
+            retry_budget_exhausted: self.retry_budget_exhausted,
+            scope: &self.scope,
+        });
         format!("{:032x}", XxHash3_128::oneshot(&bytes))
     }
 }

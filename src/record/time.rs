@@ -1,5 +1,6 @@
 //! Instants of records: microseconds since the epoch, RFC 3339 in UTC as text.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
@@ -75,6 +76,7 @@ impl FromStr for Timestamp {
         if !looks_like_rfc3339(text.as_bytes()) {
             return Err(InvalidTime);
         }
+        let text = &*without_excess_digits(text);
         if let Ok(instant) = text.parse::<jiff::Timestamp>() {
             return Ok(Self::from_micros(instant.as_microsecond()));
         }
@@ -137,8 +139,15 @@ fn looks_like_rfc3339(text: &[u8]) -> bool {
         && !text.contains(&b'[')
 }
 
-/// Longest time text taken: nine digits of a second's fraction and an offset, with room.
-const RFC3339_BYTES_MAX: usize = 40;
+/// Longest time text taken: a second's fraction and an offset, with room.
+const RFC3339_BYTES_MAX: usize = 64;
+
+/// RFC 3339 sets no end to the digits of a second's fraction; what lies behind nanoseconds is dropped.
+fn without_excess_digits(text: &str) -> Cow<'_, str> {
+    let digits = text.get(20..).filter(|_| text.as_bytes()[19] == b'.').unwrap_or_default();
+    let count = digits.bytes().take_while(u8::is_ascii_digit).count();
+    if count <= 9 { text.into() } else { format!("{}{}", &text[..29], &text[20 + count..]).into() }
+}
 
 impl fmt::Display for Timestamp {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -13,20 +13,46 @@ type Matcher = WildMatchPattern<'*', '\u{10FFFF}'>;
 #[derive(Clone)]
 pub struct Glob {
     text: String,
-    matcher: Matcher,
+    kind: Kind,
+}
+
+/// What a pattern asks for: nearly all are of the first three kinds, which need no matcher.
+#[derive(Clone)]
+enum Kind {
+    /// No star.
+    Literal,
+    /// One star, at the end.
+    Prefix,
+    /// One star, at the beginning.
+    Suffix,
+    /// Any other.
+    General(Matcher),
 }
 
 impl Glob {
     /// Compiles a pattern.
     #[must_use]
     pub fn new(text: &str) -> Self {
-        Self { text: text.to_owned(), matcher: Matcher::new(text) }
+        let kind = match text.split_once('*') {
+            // The matcher's other wildcard; in no pattern read from TOML text.
+            _ if text.contains('\u{10FFFF}') => Kind::General(Matcher::new(text)),
+            None => Kind::Literal,
+            Some((_, "")) => Kind::Prefix,
+            Some(("", rest)) if !rest.contains('*') => Kind::Suffix,
+            Some(_) => Kind::General(Matcher::new(text)),
+        };
+        Self { text: text.to_owned(), kind }
     }
 
     /// Whether the whole of `candidate` matches.
     #[must_use]
     pub fn matches(&self, candidate: &str) -> bool {
-        self.matcher.matches(candidate)
+        match &self.kind {
+            Kind::Literal => candidate == self.text,
+            Kind::Prefix => candidate.starts_with(&self.text[..self.text.len() - 1]),
+            Kind::Suffix => candidate.ends_with(&self.text[1..]),
+            Kind::General(matcher) => matcher.matches(candidate),
+        }
     }
 
     /// The pattern as written.
@@ -105,6 +131,16 @@ mod tests {
         }
         for (pattern, other) in [("a", "*"), ("a*b", "a*"), ("*Error", "*Errors"), ("a", "b"), ("a*b*", "a*c")] {
             assert!(!covers(pattern, other), "{pattern} {other}");
+        }
+    }
+
+    #[test]
+    fn every_kind_of_pattern_matches_what_the_matcher_does() {
+        let texts = ["", "a", "b", "ab", "ba", "aa", "aba", "a*", "*a", "é", "aé", "éa", "a?", "**", "a\u{10FFFF}"];
+        let patterns = ["", "*", "**", "a", "a*", "*a", "*a*", "a*b", "é*", "*é", "a?", "a**", "**a", "a\u{10FFFF}"];
+        for (pattern, text) in patterns.iter().flat_map(|pattern| texts.iter().map(move |text| (pattern, text))) {
+            let expected = super::Matcher::new(pattern).matches(text);
+            assert_eq!(Glob::new(pattern).matches(text), expected, "{pattern} {text}");
         }
     }
 

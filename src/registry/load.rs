@@ -3,7 +3,7 @@
 use crate::registry::lint;
 use crate::registry::model::Registry;
 use crate::registry::origin::Origins;
-use crate::registry::problem::{Problem, Reporter, SourceFile};
+use crate::registry::problem::{Place, Problem, Reporter, SourceFile};
 use crate::registry::{build, check, read};
 
 /// A registry with where its parts were written, and what is doubtful about it.
@@ -25,6 +25,7 @@ pub fn load(files: &[SourceFile]) -> Result<Loaded, Vec<Problem>> {
     let mut files = files.to_vec();
     files.sort_by(|a, b| a.name.cmp(&b.name));
     let mut report = Reporter::new(&files);
+    not_utf8(&files, &mut report);
     let tables = read::tables(&files, &mut report);
     check::check(&tables, &mut report);
     if report.has_errors() {
@@ -33,6 +34,16 @@ pub fn load(files: &[SourceFile]) -> Result<Loaded, Vec<Problem>> {
     let warnings = report.into_problems();
     let (registry, origins) = build::build(tables, &files);
     Ok(Loaded { registry, origins, warnings })
+}
+
+/// A byte that is no UTF-8 comes as U+FFFD; nobody writes that character on purpose.
+fn not_utf8(files: &[SourceFile], report: &mut Reporter<'_>) {
+    for (file, source) in files.iter().enumerate() {
+        if let Some(at) = source.text.find('\u{fffd}') {
+            let place = Place { file, span: at..at + '\u{fffd}'.len_utf8() };
+            report.error(&place, "not_utf8", &"not UTF-8 here: save the file as UTF-8");
+        }
+    }
 }
 
 /// Loads a registry and lints it: what every program that uses one does.

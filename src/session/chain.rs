@@ -39,6 +39,18 @@ impl Chain {
         Self { task: task.to_owned(), seq: 0, previous_hash: String::new() }
     }
 
+    /// A chain that goes on behind record `seq - 1`, whose hash is `previous_hash`.
+    #[must_use]
+    pub fn behind(task: &str, seq: u64, previous_hash: &str) -> Self {
+        Self { task: task.to_owned(), seq, previous_hash: previous_hash.to_owned() }
+    }
+
+    /// Number of the next record, and the hash of the last.
+    #[must_use]
+    pub fn head(&self) -> (u64, &str) {
+        (self.seq, &self.previous_hash)
+    }
+
     /// The next record of the chain.
     pub fn record(&mut self, at: Timestamp, transition: Transition<'_>) -> Output {
         let audit = Audit {

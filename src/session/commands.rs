@@ -1,39 +1,15 @@
 //! Decisions of people on one session, and the freeze of a task. Each command is carried out or refused once, and either
 //! is an audit line.
 
-use std::collections::{BTreeSet, VecDeque};
-
 use crate::record::command::{Command, Verb};
-use crate::record::intervention::InterventionStatus as Status;
+use crate::record::intervention::{Intervention, InterventionStatus as Status};
 use crate::record::position::{Evidence, Position};
 use crate::session::Session;
 use crate::session::chain::Transition;
+use crate::session::deadlines::Due;
 use crate::session::effects::Effects;
 use crate::session::intervention::{Waiting, Why};
 use crate::session::table::Serial;
-
-/// Ids of the commands seen, bounded: a command that comes twice changes nothing.
-#[derive(Debug, Default)]
-pub struct Seen {
-    order: VecDeque<String>,
-    ids: BTreeSet<String>,
-}
-
-impl Seen {
-    /// Remembers an id; whether it is new.
-    pub fn admit(&mut self, id: &str, max: usize) -> bool {
-        if !self.ids.insert(id.to_owned()) {
-            return false;
-        }
-        self.order.push_back(id.to_owned());
-        if self.order.len() > max
-            && let Some(oldest) = self.order.pop_front()
-        {
-            self.ids.remove(&oldest);
-        }
-        true
-    }
-}
 
 impl Session {
     /// Carries a command out, or refuses it with a reason.
@@ -75,17 +51,18 @@ impl Session {
     }
 
     fn lift(&mut self, command: &Command, why: &Why<'_>, effects: &mut Effects) -> Result<(), &'static str> {
-        let serial = self.owners.get(&command.target).copied().ok_or("no_such_override")?;
-        if !self.table.get(serial).is_some_and(|t| t.overrides.iter().any(|live| live.override_id == command.target)) {
-            return Err("no_such_override");
+        match self.table.owner(&command.target) {
+            Some((serial, Due::Override(id))) => {
+                self.end_override(serial, id, "lifted", why, effects);
+                Ok(())
+            }
+            Some((_, Due::Proposal(_) | Due::Idle)) | None => Err("no_such_override"),
         }
-        self.end_override(serial, &command.target, "lifted", why, effects);
-        Ok(())
     }
 
     /// Finds the proposal a command speaks of.
-    fn proposed(&self, command: &Command) -> Result<(Serial, &Waiting), &'static str> {
-        let serial = self.owners.get(&command.target).copied().ok_or("no_such_proposal")?;
+    fn proposed(&mut self, command: &Command) -> Result<(Serial, &Waiting), &'static str> {
+        let (serial, _) = self.table.owner(&command.target).ok_or("no_such_proposal")?;
         let waiting = self.table.get(serial).and_then(|tracked| {
             tracked.waiting.iter().find(|waiting| waiting.intervention.intervention_id == command.target)
         });
@@ -93,26 +70,26 @@ impl Session {
     }
 
     fn approve(&mut self, command: &Command, why: &Why<'_>, effects: &mut Effects) -> Result<(), &'static str> {
+        let frozen = self.frozen;
         let (serial, waiting) = self.proposed(command)?;
         let hash = waiting.intervention.proposal.as_ref().map(|proposal| proposal.content_hash.as_str());
         if command.content_hash.as_deref() != hash {
             return Err("other_content_hash");
         }
-        if self.frozen {
+        if frozen {
             return Err("frozen");
         }
-        let tenant = waiting.intervention.tenant.clone();
-        let replaces = waiting.replaces.clone();
+        let Intervention { tenant, run_id, graph, .. } = waiting.intervention.clone();
+        let replaces = waiting.replaces;
         let past_irreversible = self.table.get(serial).is_some_and(|tracked| {
-            let run_id = waiting.intervention.run_id.as_deref();
-            let run = tracked.run_index(&waiting.intervention.graph, run_id, false);
+            let run = tracked.run_index(&graph, run_id.as_deref(), false);
             run.is_some_and(|run| tracked.runs[run].irreversible)
         });
         let limit = self.registry.limits.session_overrides_live_max;
         let replaces_live = self
             .table
             .get(serial)
-            .is_some_and(|tracked| tracked.overrides.iter().any(|live| Some(&live.override_id) == replaces.as_ref()));
+            .is_some_and(|tracked| tracked.overrides.iter().any(|live| Some(live.id) == replaces));
         let full = !replaces_live && !self.guards.overrides_live.admits(limit, tenant.as_deref());
         if full {
             return Err("limit:session_overrides_live_max");
@@ -125,7 +102,7 @@ impl Session {
             return Err("irreversible");
         }
         let Waiting { intervention, plan, replaces } = waiting;
-        self.apply(serial, intervention, &plan, replaces.as_deref(), &Why { reason: None, ..why.clone() }, effects);
+        self.apply(serial, intervention, &plan, replaces, &Why { reason: None, ..why.clone() }, effects);
         Ok(())
     }
 

@@ -13,7 +13,7 @@ pub struct Counts {
     pub runtime_events: u64,
     /// Events on the shadow route.
     pub shadow_events: u64,
-    /// Failure events (late ones too, duplicates not).
+    /// Failure events (late ones too; duplicates and those of a shadow not).
     pub failures: u64,
     /// Interrupts, approvals and deferrals that came as failure events.
     pub interrupts: u64,

@@ -1,11 +1,10 @@
 //! Guards: how much automation a task allows, and how much of it one tenant may take.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 
 use crate::record::time::Timestamp;
-
-/// Span of the rate guard.
-const MINUTE_MS: i64 = 60_000;
+use crate::session::rate::Rate;
+use crate::session::table::Tracked;
 
 /// Name of a guard that is exhausted: stands in `limit:NAME`.
 pub type Limit = &'static str;
@@ -32,11 +31,16 @@ impl Usage {
 
     /// One more.
     pub fn add(&mut self, tenant: Option<&str>) {
-        self.total += 1;
+        self.add_some(tenant, 1);
+    }
+
+    /// `more` more.
+    pub fn add_some(&mut self, tenant: Option<&str>, more: u32) {
+        self.total += more;
         if let Some(tenant) = tenant {
             match self.by_tenant.get_mut(tenant) {
-                Some(count) => *count += 1,
-                None => drop(self.by_tenant.insert(tenant.into(), 1)),
+                Some(count) => *count += more,
+                None => drop(self.by_tenant.insert(tenant.into(), more)),
             }
         }
     }
@@ -61,41 +65,6 @@ impl Usage {
     }
 }
 
-/// Use of a limit within any 60 s of the task's clock, in steps of a second.
-#[derive(Debug, Default)]
-pub struct Rate {
-    usage: Usage,
-    seconds: VecDeque<(i64, Option<Box<str>>, u32)>,
-}
-
-impl Rate {
-    /// Whether one more fits now.
-    #[must_use]
-    pub fn admits(&mut self, now: Timestamp, limit: u32, tenant: Option<&str>) -> bool {
-        self.forget(now);
-        self.usage.admits(limit, tenant)
-    }
-
-    /// One more, now.
-    pub fn add(&mut self, now: Timestamp, tenant: Option<&str>) {
-        let second = now.as_millis().div_euclid(1000);
-        self.usage.add(tenant);
-        match self.seconds.back_mut() {
-            Some((last, of, count)) if *last == second && of.as_deref() == tenant => *count += 1,
-            _ => self.seconds.push_back((second, tenant.map(Into::into), 1)),
-        }
-    }
-
-    fn forget(&mut self, now: Timestamp) {
-        let oldest = (now.as_millis() - MINUTE_MS).div_euclid(1000);
-        while self.seconds.front().is_some_and(|(second, ..)| *second <= oldest) {
-            if let Some((_, tenant, count)) = self.seconds.pop_front() {
-                self.usage.subtract(tenant.as_deref(), count);
-            }
-        }
-    }
-}
-
 /// Every guard of a task.
 #[derive(Debug, Default)]
 pub struct Guards {
@@ -110,6 +79,18 @@ pub struct Guards {
 }
 
 impl Guards {
+    /// Adds what a session uses of limits on what there is at a time.
+    pub fn count(&mut self, tracked: &Tracked) {
+        tracked.overrides.iter().for_each(|_| self.overrides_live.add(tracked.tenant.as_deref()));
+        self.irreversible_runs += irreversible_runs(tracked);
+    }
+
+    /// Takes it off again.
+    pub fn uncount(&mut self, tracked: &Tracked) {
+        tracked.overrides.iter().for_each(|_| self.overrides_live.subtract(tracked.tenant.as_deref(), 1));
+        self.irreversible_runs = self.irreversible_runs.saturating_sub(irreversible_runs(tracked));
+    }
+
     /// Whether some run past an irreversible node may not be known.
     #[must_use]
     pub fn irreversible_unknown(&self, now: Timestamp) -> bool {
@@ -117,10 +98,14 @@ impl Guards {
     }
 }
 
+/// Runs of a session past an irreversible node.
+pub(crate) fn irreversible_runs(tracked: &Tracked) -> u32 {
+    tracked.runs.iter().map(|run| u32::from(run.irreversible)).sum()
+}
+
 #[cfg(test)]
 mod tests {
-    use super::{Rate, Usage};
-    use crate::record::time::Timestamp;
+    use super::Usage;
 
     #[test]
     fn a_tenant_takes_a_fifth_once_half_is_used() {
@@ -137,13 +122,5 @@ mod tests {
         assert!(usage.admits(10, None));
         usage.subtract(Some("loud"), 4);
         assert!(usage.admits(10, Some("loud")));
-    }
-
-    #[test]
-    fn a_rate_forgets_after_a_minute() {
-        let mut rate = Rate::default();
-        rate.add(Timestamp::from_millis(500), None);
-        assert!(!rate.admits(Timestamp::from_millis(59_999), 1, None));
-        assert!(rate.admits(Timestamp::from_millis(60_999), 1, None));
     }
 }

@@ -3,28 +3,28 @@
 use serde::Serialize;
 use uuid::Uuid;
 
-use crate::record::canonical_json;
+use crate::record::canonical_json_of_sorted;
 
 /// Namespace of every id of this crate; drawn once, never to be changed.
 const NAMESPACE: Uuid = Uuid::from_u128(0x7f0f_5c0e_5a0f_5e0b_9d7a_3b1c_4d2e_6f80);
 
-/// What an intervention, its override and its escalation follow from.
+/// What an intervention, its override and its escalation follow from. In the order of RFC 8785.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Name<'a> {
-    /// Tenant of the session.
-    pub tenant: Option<&'a str>,
-    /// The session.
-    pub session_id: &'a str,
-    /// The graph.
-    pub graph: &'a str,
-    /// Fingerprint of the signature.
-    pub fingerprint: &'a str,
     /// Id of the triggering event.
     pub event_id: &'a str,
+    /// Fingerprint of the signature.
+    pub fingerprint: &'a str,
+    /// The graph.
+    pub graph: &'a str,
+    /// The session.
+    pub session_id: &'a str,
+    /// Tenant of the session.
+    pub tenant: Option<&'a str>,
 }
 
 fn id(prefix: &str, name: &Name<'_>) -> String {
-    format!("{prefix}{}", Uuid::new_v5(&NAMESPACE, &canonical_json(name)))
+    format!("{prefix}{}", Uuid::new_v5(&NAMESPACE, &canonical_json_of_sorted(name)))
 }
 
 /// `int_…`
@@ -39,8 +39,41 @@ pub fn escalation(name: &Name<'_>) -> String {
     id("esc_", name)
 }
 
+/// What is left of an id without its prefix.
+pub type Key = Uuid;
+
+/// The key of an `ovr_…`; `None` where it is none, written exactly so.
+#[must_use]
+pub fn override_key(id: &str) -> Option<Key> {
+    key("ovr_", id)
+}
+
+/// The key of an `int_…`; `None` where it is none, written exactly so.
+#[must_use]
+pub fn intervention_key(id: &str) -> Option<Key> {
+    key("int_", id)
+}
+
+fn key(prefix: &str, id: &str) -> Option<Key> {
+    let text = id.strip_prefix(prefix)?;
+    let key = Uuid::try_parse(text).ok()?;
+    (*key.hyphenated().encode_lower(&mut Uuid::encode_buffer()) == *text).then_some(key)
+}
+
+/// `int_…` of a key.
+#[must_use]
+pub fn of_intervention(key: Key) -> String {
+    format!("int_{key}")
+}
+
+/// `ovr_…` of a key.
+#[must_use]
+pub fn of_override(key: Key) -> String {
+    format!("ovr_{key}")
+}
+
 /// `ovr_…` of the override that an intervention makes.
 #[must_use]
-pub fn of_intervention(intervention_id: &str) -> String {
+pub fn override_of(intervention_id: &str) -> String {
     format!("ovr_{}", intervention_id.trim_start_matches("int_"))
 }

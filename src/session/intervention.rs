@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::record::canonical_json;
 use crate::record::intervention::{Action, Intervention, InterventionKind, InterventionStatus as Status, Proposal};
@@ -13,21 +13,23 @@ use crate::record::scope::Scope;
 use crate::record::topic::Topic;
 use crate::registry::{Mode, Response, Signal};
 use crate::session::chain::Transition;
+use crate::session::deadlines::Due;
 use crate::session::effects::Effects;
 use crate::session::guards::Limit;
 use crate::session::response::{Case, Plan};
-use crate::session::table::{Due, Serial};
+use crate::session::table::Serial;
 use crate::session::{Session, ids};
 
 /// An intervention that waits for a person, with what approval would do.
-#[derive(Debug)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Waiting {
     /// The record as last published.
     pub intervention: Intervention,
     /// What approval would do.
     pub plan: Plan,
     /// The override it would replace, on the degraded route.
-    pub replaces: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub replaces: Option<ids::Key>,
 }
 
 /// Why a transition happened.
@@ -82,7 +84,7 @@ impl Session {
         signal: &Signal,
         response: Option<&Response>,
         evidence: Vec<Evidence>,
-        replaces: Option<&str>,
+        replaces: Option<ids::Key>,
         effects: &mut Effects,
     ) {
         let mut intervention = self.pending(case, signal, evidence, effects);
@@ -104,10 +106,7 @@ impl Session {
                 self.counts.observed += 1;
                 self.advance_intervention(&mut intervention, Status::Observed, why, effects);
             }
-            Mode::Propose => {
-                let replaces = replaces.map(str::to_owned);
-                self.propose(case.serial, Waiting { intervention, plan, replaces }, why, effects);
-            }
+            Mode::Propose => self.propose(case.serial, Waiting { intervention, plan, replaces }, why, effects),
             Mode::Act => self.apply(case.serial, intervention, &plan, replaces, &why, effects),
         }
     }
@@ -203,9 +202,9 @@ impl Session {
         waiting.intervention.proposal = Some(Proposal { content_hash, expires_at });
         self.counts.proposed += 1;
         self.advance_intervention(&mut waiting.intervention, Status::AwaitingApproval, why, effects);
-        let id = waiting.intervention.intervention_id.clone();
-        self.owners.insert(id.clone(), serial);
-        self.table.schedule(expires_at, serial, Due::Proposal(id));
+        if let Some(key) = ids::intervention_key(&waiting.intervention.intervention_id) {
+            self.table.deadlines.schedule(expires_at, serial, Due::Proposal(key));
+        }
         if let Some(tracked) = self.table.get_mut(serial) {
             tracked.waiting.push(waiting);
         }
@@ -216,9 +215,8 @@ impl Session {
         let tracked = self.table.get_mut(serial)?;
         let index = tracked.waiting.iter().position(|waiting| waiting.intervention.intervention_id == id)?;
         let waiting = tracked.waiting.remove(index);
-        self.owners.remove(id);
-        if let Some(proposal) = &waiting.intervention.proposal {
-            self.table.cancel(proposal.expires_at, serial, Due::Proposal(id.to_owned()));
+        if let (Some(proposal), Some(key)) = (&waiting.intervention.proposal, ids::intervention_key(id)) {
+            self.table.deadlines.cancel(proposal.expires_at, serial, Due::Proposal(key));
         }
         Some(waiting)
     }
@@ -240,7 +238,7 @@ impl Session {
         serial: Serial,
         mut intervention: Intervention,
         plan: &Plan,
-        replaces: Option<&str>,
+        replaces: Option<ids::Key>,
         why: &Why<'_>,
         effects: &mut Effects,
     ) {

@@ -7,9 +7,13 @@ use twox_hash::XxHash3_64;
 use crate::record::event::{Event, EventType, Route};
 use crate::record::intervention::InterventionStatus as Status;
 use crate::record::time::Timestamp;
+use crate::session::deadlines::Due;
 use crate::session::effects::Effects;
+use crate::session::guards::irreversible_runs;
+use crate::session::ids;
 use crate::session::intervention::Why;
-use crate::session::table::{Due, Serial, Tracked};
+use crate::session::lane::Lane;
+use crate::session::table::{Serial, Tracked};
 use crate::session::track::Run;
 use crate::session::{Arrival, Session};
 
@@ -22,8 +26,9 @@ impl Session {
         while let Some((at, serial, due)) = self.table.take_due(now) {
             self.now = self.now.max(at);
             match due {
-                Due::Override(id) => self.end_override(serial, &id, "expired", &Why::default(), effects),
-                Due::Proposal(id) => {
+                Due::Override(id) => self.end_override(serial, id, "expired", &Why::default(), effects),
+                Due::Proposal(key) => {
+                    let id = ids::of_intervention(key);
                     if let Some(waiting) = self.take_waiting(serial, &id) {
                         let why = Why { reason: Some("approval_timeout"), ..Why::default() };
                         self.drop_waiting(waiting, Status::Expired, why, effects);
@@ -128,21 +133,20 @@ impl Session {
         }
         let Some(serial) = self.table.find(event.tenant.as_deref(), &event.session_id) else { return };
         let artifacts_max = self.registry.limits.artifacts_per_run_max as usize;
-        let Some(tracked) = self.table.get_mut(serial) else { return };
         let shadow = *event.route() == Route::Shadow;
-        let Some(index) = tracked.run_index(&event.graph, event.run_id.as_deref(), shadow) else { return };
-        let run = &mut tracked.runs[index];
-        match event.event_type {
-            EventType::NodeStarted => run.started(event.route(), node),
-            EventType::NodeCompleted => run.completed(event.route(), node),
-            _ => run.progressed(event.route(), node),
-        }
-        if event.event_type == EventType::ArtifactProduced
-            && let Some(artifact) = &event.artifact
-            && let (Some(name), true) = (&artifact.name, artifact.present != Some(false))
-        {
-            run.produced(name, artifacts_max);
-        }
+        self.table.change(serial, |tracked| {
+            let index = tracked.run_index(&event.graph, event.run_id.as_deref(), shadow);
+            let Some(run) = index.map(|index| &mut tracked.runs[index]) else { return false };
+            let went_on = match event.event_type {
+                EventType::NodeStarted => run.started(Lane::of(event), node),
+                EventType::NodeCompleted => run.completed(Lane::of(event), node),
+                _ => run.progressed(Lane::of(event), node),
+            };
+            let artifact = event.artifact.as_ref().filter(|artifact| artifact.present != Some(false));
+            let name = artifact.and_then(|artifact| artifact.name.as_ref());
+            let named = name.filter(|_| event.event_type == EventType::ArtifactProduced);
+            named.is_some_and(|name| run.produced(name, artifacts_max)) || went_on
+        });
     }
 
     /// An irreversible node completed: the run is not rerouted any more.
@@ -176,9 +180,7 @@ impl Session {
         }
         self.close_unnamed_run(event);
         let Some(serial) = self.table.find(event.tenant.as_deref(), &event.session_id) else { return };
-        if let Some(tracked) = self.table.get_mut(serial) {
-            tracked.failure_ids.clear();
-        }
+        self.table.change(serial, |tracked| !std::mem::take(&mut tracked.failure_ids).is_empty());
         self.forget_if_empty(serial);
     }
 
@@ -193,11 +195,12 @@ impl Session {
 
     fn close_run(&mut self, serial: Serial, event: &Event<'_>) {
         let shadow = *event.route() == Route::Shadow;
-        let Some(tracked) = self.table.get_mut(serial) else { return };
-        if let Some(index) = tracked.run_index(&event.graph, event.run_id.as_deref(), shadow) {
-            let run = tracked.runs.remove(index);
-            self.guards.irreversible_runs -= u32::from(run.irreversible);
-        }
+        self.table.change(serial, |tracked| {
+            let index = tracked.run_index(&event.graph, event.run_id.as_deref(), shadow);
+            let closed = index.map(|index| tracked.runs.remove(index));
+            self.guards.irreversible_runs -= closed.as_ref().map_or(0, |run| u32::from(run.irreversible));
+            closed.is_some()
+        });
     }
 
     /// `graph_completed` or `graph_failed`.
@@ -208,7 +211,7 @@ impl Session {
         if *event.route() != Route::Shadow
             && let Some(id) = self.override_ended_by(serial, event)
         {
-            self.end_override(serial, &id, event.event_type.as_str(), &caused_by(arrival), effects);
+            self.end_override(serial, id, event.event_type.as_str(), &caused_by(arrival), effects);
         }
         self.forget_if_empty(serial);
     }
@@ -221,7 +224,7 @@ impl Session {
         }
         let Some(serial) = self.table.find(event.tenant.as_deref(), &event.session_id) else { return };
         let Some(tracked) = self.table.get(serial) else { return };
-        let overrides: Vec<String> = tracked.overrides.iter().map(|live| live.override_id.clone()).collect();
+        let overrides: Vec<ids::Key> = tracked.overrides.iter().map(|live| live.id).collect();
         let waiting: Vec<String> =
             tracked.waiting.iter().map(|waiting| waiting.intervention.intervention_id.clone()).collect();
         let why = caused_by(arrival);
@@ -232,7 +235,7 @@ impl Session {
             }
         }
         for id in overrides {
-            self.end_override(serial, &id, "session_ended", &why, effects);
+            self.end_override(serial, id, "session_ended", &why, effects);
         }
         self.forget(serial);
     }
@@ -245,12 +248,12 @@ impl Session {
         }
         let Some(serial) = self.table.find(event.tenant.as_deref(), &event.session_id) else { return };
         let ignored = self.table.get(serial).and_then(|tracked| {
-            let of_graph = tracked.overrides.iter().filter(|live| live.graph == event.graph.as_str());
-            let named = |id: &str| event.override_id.as_deref().is_none_or(|ignored| ignored == id);
-            of_graph.map(|live| live.override_id.clone()).find(|id| named(id))
+            let of_graph = tracked.overrides.iter().filter(|live| *live.graph == *event.graph);
+            let named = |id| event.override_id.as_deref().is_none_or(|ignored| ids::override_key(ignored) == Some(id));
+            of_graph.map(|live| live.id).find(|id| named(*id))
         });
         if let Some(id) = ignored {
-            self.end_override(serial, &id, "budget_expired", &caused_by(arrival), effects);
+            self.end_override(serial, id, "budget_expired", &caused_by(arrival), effects);
         }
     }
 
@@ -271,8 +274,7 @@ impl Session {
 
     fn forget(&mut self, serial: Serial) {
         if let Some(tracked) = self.table.remove(serial) {
-            let irreversible = tracked.runs.iter().map(|run| u32::from(run.irreversible)).sum::<u32>();
-            self.guards.irreversible_runs -= irreversible;
+            self.guards.irreversible_runs -= irreversible_runs(&tracked);
         }
     }
 }

@@ -103,6 +103,8 @@ fn mask_quoted(chars: &[char]) -> Vec<char> {
         } else {
             None
         };
+        // Of a line that was cut the closing quote may be missing: what is quoted is not shown for that.
+        let closing = closing.or_else(|| (opens && chars.len() >= LINE_CHARS_MAX).then(|| chars.len() - 1));
         if let Some(end) = closing {
             out.push('*');
             at = end + 1;
@@ -217,6 +219,8 @@ mod tests {
         assert_eq!(first_line("\n \u{1b}[31m \n\u{1b}[1mboom\u{1b}[0m \nrest").as_deref(), Some("boom"));
         assert_eq!(first_line(" \r\n\t"), None);
         assert_eq!(masked(&"x".repeat(5_000)).chars().count(), 80);
+        let cut_within_quotes = format!("q \"{}\" tail", "secret".repeat(300));
+        assert_eq!(masked(&cut_within_quotes), "q *", "the closing quote is behind the cut");
         assert_eq!(first_line(&"y".repeat(5_000)).map(|line| line.len()), Some(1_000));
     }
 }

@@ -10,23 +10,30 @@
 pub mod chain;
 pub mod commands;
 pub mod counts;
+pub mod deadlines;
 pub mod effects;
 pub mod guards;
 pub mod ids;
 pub mod intervention;
+pub mod lane;
 pub mod lifecycle;
 pub mod mask;
 pub mod normalise;
 pub mod overrides;
+pub mod rate;
 pub mod response;
+pub mod seen;
 pub mod signature;
+pub mod state;
 pub mod table;
 pub mod track;
 
 pub use counts::Counts;
 pub use effects::Effects;
+pub use state::entry::Change;
+pub use state::restore::{Restore, RestoreError};
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use crate::record::command::Command;
@@ -35,9 +42,10 @@ use crate::record::position::Position;
 use crate::record::time::Timestamp;
 use crate::registry::Registry;
 use crate::session::chain::Chain;
-use crate::session::commands::Seen;
 use crate::session::guards::Guards;
-use crate::session::table::{Serial, Table};
+use crate::session::seen::Seen;
+use crate::session::state::Marks;
+use crate::session::table::Table;
 
 /// One input of a session task.
 #[derive(Clone, Copy, Debug)]
@@ -88,12 +96,11 @@ pub struct Session {
     dimensions: Vec<String>,
     frozen: bool,
     table: Table,
-    /// Session of each live override and waiting proposal, by id.
-    owners: BTreeMap<String, Serial>,
     guards: Guards,
     chain: Chain,
     seen: Seen,
     counts: Counts,
+    marks: Marks,
 }
 
 /// Dimensions every signature is noted with; signals may name more (`attributes.NAME`).
@@ -103,18 +110,15 @@ impl Session {
     /// An empty task; `task` names it in the audit chain (`session/PARTITION`).
     #[must_use]
     pub fn new(task: &str, registry: Arc<Registry>) -> Self {
-        let recurrences = registry.signals.iter().filter_map(|signal| signal.recurrence.as_ref());
-        let named = recurrences.flat_map(|recurrence| recurrence.dimensions.iter().map(String::as_str));
-        let dimensions: BTreeSet<&str> = DIMENSIONS.into_iter().chain(named).collect();
         Self {
             task: task.to_owned(),
             now: Timestamp::MIN,
             irreversible_nodes: signature::irreversible_nodes(&registry),
-            dimensions: dimensions.into_iter().map(str::to_owned).collect(),
+            dimensions: dimensions(&registry),
+            marks: Marks::new(&registry),
             registry,
             frozen: false,
             table: Table::default(),
-            owners: BTreeMap::new(),
             guards: Guards::default(),
             chain: Chain::new(task),
             seen: Seen::default(),
@@ -175,7 +179,7 @@ impl Session {
     /// When the next deadline is due; a tick at or after it fires it.
     #[must_use]
     pub fn next_deadline(&self) -> Option<Timestamp> {
-        self.table.next_deadline()
+        self.table.deadlines.next()
     }
 
     /// What was counted since the task began.
@@ -189,6 +193,14 @@ impl Session {
     pub fn in_use(&self) -> (u32, usize) {
         (self.guards.overrides_live.total(), self.table.tracked())
     }
+}
+
+/// Cohort dimensions that signatures are noted with, in order.
+fn dimensions(registry: &Registry) -> Vec<String> {
+    let recurrences = registry.signals.iter().filter_map(|signal| signal.recurrence.as_ref());
+    let named = recurrences.flat_map(|recurrence| recurrence.dimensions.iter().map(String::as_str));
+    let dimensions: BTreeSet<&str> = DIMENSIONS.into_iter().chain(named).collect();
+    dimensions.into_iter().map(str::to_owned).collect()
 }
 
 /// Whether an age is over a maximum of milliseconds; 0 = off.

@@ -1,7 +1,9 @@
 //! From an error to its failure shape, by the registry's ordered rules.
 
+use serde::{Deserialize, Serialize};
+
 use crate::record::event::{Cause, ErrorInfo};
-use crate::registry::{Defaults, Registry, ShapePatterns, ShapeRule};
+use crate::registry::{Defaults, Glob, Registry, ShapePatterns, ShapeRule};
 use crate::session::mask;
 
 /// Most bytes of a class or code that take part.
@@ -10,15 +12,20 @@ const NAME_BYTES_MAX: usize = 200;
 const DETAILED: [&str; 2] = ["tool_error", "tool_soft_error"];
 
 /// What of a failure decides its shape, owned: the last failure of a node is kept to be compared with the graph's.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Facts {
     /// Type of the event.
+    #[serde(rename = "t")]
     pub event_type: String,
     /// Classes of the chain, outermost first.
+    #[serde(rename = "c", skip_serializing_if = "Vec::is_empty")]
     pub classes: Vec<String>,
     /// Codes of the chain, outermost first.
+    #[serde(rename = "d", skip_serializing_if = "Vec::is_empty")]
     pub codes: Vec<String>,
     /// Masked message of the innermost entry that has one.
+    #[serde(rename = "m", skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
 }
 
@@ -71,39 +78,12 @@ impl Facts {
     /// The failure shape: the first rule that matches, else `app_error:DETAIL`.
     #[must_use]
     pub fn shape(&self, registry: &Registry) -> String {
-        match registry.shapes.iter().find(|rule| self.matches(rule)) {
+        let names = Matched::of(self);
+        match registry.shapes.iter().find(|rule| names.match_rule(rule)) {
             Some(rule) if DETAILED.contains(&rule.name.as_str()) => self.detailed(&rule.name, &registry.defaults),
             Some(rule) => rule.name.clone(),
             None => self.detailed("app_error", &registry.defaults),
         }
-    }
-
-    fn matches(&self, rule: &ShapeRule) -> bool {
-        let any = rule.any.as_ref().is_none_or(|patterns| self.lists(patterns).any(|hit| hit == Some(true)));
-        any && rule.all.as_ref().is_none_or(|patterns| self.lists(patterns).all(|hit| hit != Some(false)))
-    }
-
-    /// For each list of patterns whether it matches; `None` where it was not written.
-    fn lists(&self, patterns: &ShapePatterns) -> impl Iterator<Item = Option<bool>> {
-        let written = |list: &[crate::registry::Glob], hit: bool| (!list.is_empty()).then_some(hit);
-        [
-            written(&patterns.event_type, patterns.event_type.iter().any(|glob| glob.matches(&self.event_type))),
-            written(
-                &patterns.class,
-                patterns.class.iter().any(|glob| {
-                    self.classes.iter().any(|class| glob.matches(class) || glob.matches(last_segment(class)))
-                }),
-            ),
-            written(&patterns.code, patterns.code.iter().any(|glob| self.codes.iter().any(|code| glob.matches(code)))),
-            written(
-                &patterns.http,
-                patterns.http.iter().any(|glob| {
-                    let statuses = self.codes.iter().filter_map(|code| http_status(code));
-                    statuses.into_iter().any(|status| glob.matches(status) || glob.matches(&http_class(status)))
-                }),
-            ),
-        ]
-        .into_iter()
     }
 
     /// `NAME:DETAIL` of class, code and masked message, those that exist; else the event type.
@@ -114,6 +94,50 @@ impl Facts {
         let detail = parts.into_iter().flatten().collect::<Vec<_>>().join(":");
         if detail.is_empty() { format!("{name}:{}", self.event_type) } else { format!("{name}:{detail}") }
     }
+}
+
+/// What of some facts the patterns of rules are held against.
+struct Matched<'a> {
+    event_type: &'a str,
+    /// Whole classes and their last segments.
+    classes: Vec<&'a str>,
+    codes: &'a [String],
+    /// HTTP statuses among the codes, and their classes.
+    statuses: Vec<(&'a str, String)>,
+}
+
+impl<'a> Matched<'a> {
+    fn of(facts: &'a Facts) -> Self {
+        let statuses = facts.codes.iter().filter_map(|code| http_status(code));
+        Self {
+            event_type: &facts.event_type,
+            classes: facts.classes.iter().flat_map(|class| [class.as_str(), last_segment(class)]).collect(),
+            codes: &facts.codes,
+            statuses: statuses.map(|status| (status, http_class(status))).collect(),
+        }
+    }
+
+    fn match_rule(&self, rule: &ShapeRule) -> bool {
+        let any = rule.any.as_ref().is_none_or(|patterns| self.lists(patterns).any(|hit| hit == Some(true)));
+        any && rule.all.as_ref().is_none_or(|patterns| self.lists(patterns).all(|hit| hit != Some(false)))
+    }
+
+    /// For each list of patterns whether one of it matches; `None` where it was not written.
+    fn lists(&self, patterns: &ShapePatterns) -> impl Iterator<Item = Option<bool>> {
+        let hit = |list: usize| match list {
+            0 => one_of(&patterns.event_type, |glob| glob.matches(self.event_type)),
+            1 => one_of(&patterns.class, |glob| self.classes.iter().any(|class| glob.matches(class))),
+            2 => one_of(&patterns.code, |glob| self.codes.iter().any(|code| glob.matches(code))),
+            _ => one_of(&patterns.http, |glob| {
+                self.statuses.iter().any(|(status, class)| glob.matches(status) || glob.matches(class))
+            }),
+        };
+        (0..4).map(hit)
+    }
+}
+
+fn one_of(list: &[Glob], matches: impl Fn(&Glob) -> bool) -> Option<bool> {
+    (!list.is_empty()).then(|| list.iter().any(matches))
 }
 
 /// A class or code that says something, cut at [`NAME_BYTES_MAX`].

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
+
 use crate::record::escalation::Escalation;
 use crate::record::event::Route;
 use crate::record::intervention::Action;
@@ -34,11 +36,12 @@ pub struct Case<'a> {
 }
 
 /// What of a response is kept once it is decided: later registry versions affect only new interventions.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Plan {
     /// The action as recorded.
     pub action: Action,
     /// When the run may re-enter.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resume: Option<Resume>,
     /// Life of the override.
     pub ttl: Duration,
@@ -59,13 +62,6 @@ impl Plan {
 }
 
 impl Case<'_> {
-    /// The same case after a change of its signature.
-    #[must_use]
-    pub fn refingerprinted(mut self) -> Self {
-        self.fingerprint = self.signature.fingerprint(&self.arrival.event.graph);
-        self
-    }
-
     /// The name everything that follows from this case derives its ids from.
     #[must_use]
     pub fn name(&self) -> ids::Name<'_> {
@@ -101,13 +97,15 @@ enum Standing {
 impl Session {
     /// Responds to an exhausted signature; `evidence` ends with the triggering event.
     pub(crate) fn respond(&mut self, case: &Case<'_>, evidence: Vec<Evidence>, effects: &mut Effects) {
-        self.observe(case, evidence.clone(), effects);
+        let registry = self.registry.clone();
+        let signal = registry.signal_for(&case.arrival.event.graph, &case.signature);
+        if let Some(position) = evidence.last() {
+            self.observe(case, signal, position.clone(), effects);
+        }
         if *case.arrival.event.route() == Route::Shadow {
             return;
         }
         self.counts.signatures += 1;
-        let registry = self.registry.clone();
-        let signal = registry.signal_for(&case.arrival.event.graph, &case.signature);
         if signal.is_none() {
             self.counts.unmatched += 1;
         }
@@ -134,10 +132,10 @@ impl Session {
     fn standing(&self, case: &Case<'_>) -> Standing {
         let event = case.arrival.event;
         let Some(tracked) = self.table.get(case.serial) else { return Standing::Free };
-        let live = tracked.overrides.iter().position(|live| live.graph == event.graph.as_str());
+        let live = tracked.overrides.iter().position(|live| *live.graph == *event.graph);
         let is_own = |index: &usize| {
-            let id = &tracked.overrides[*index].override_id;
-            event.override_id.as_deref().is_none_or(|running_under| running_under == id)
+            let id = tracked.overrides[*index].id;
+            event.override_id.as_deref().is_none_or(|running_under| ids::override_key(running_under) == Some(id))
         };
         let waiting = tracked.waiting.iter().find(|waiting| waiting.intervention.graph == event.graph.as_str());
         let asked = waiting.map(|waiting| {
@@ -147,7 +145,7 @@ impl Session {
         match (event.route(), live) {
             (Route::Degraded, Some(index)) if is_own(&index) => asked.unwrap_or(Standing::OwnDegraded(index)),
             (Route::Degraded, _) => Standing::StrayDegraded,
-            (_, Some(index)) => Standing::Attached("override", tracked.overrides[index].override_id.clone(), "active"),
+            (_, Some(index)) => Standing::Attached("override", ids::of_override(tracked.overrides[index].id), "active"),
             (_, None) => asked.unwrap_or(Standing::Free),
         }
     }
@@ -181,13 +179,15 @@ impl Session {
         let Some(live) = self.table.get(case.serial).map(|tracked| &tracked.overrides[index]) else { return };
         let chained = signal.and_then(|signal| {
             let response = registry.session_response(&signal.code, &Route::Degraded)?;
-            let moves = response.schema_ref != live.schema_ref || response.kind == OverrideKind::Pause;
+            let moves =
+                response.schema_ref.as_deref() != live.schema_ref.as_deref() || response.kind == OverrideKind::Pause;
             moves.then_some((signal, response))
         });
-        let id = live.override_id.clone();
+        let key = live.id;
         if let Some((signal, response)) = chained {
-            self.intervene(case, signal, Some(response), evidence, Some(&id), effects);
+            self.intervene(case, signal, Some(response), evidence, Some(key), effects);
         } else {
+            let id = ids::of_override(key);
             self.attach(case, "override", &id, "active", effects);
             self.escalate(case, signal, "degraded_route_failed", None, Some(&id), evidence, effects);
         }
@@ -243,11 +243,9 @@ impl Session {
         self.counts.escalations += 1;
     }
 
-    /// Notes a signature for the fleet.
-    pub(crate) fn observe(&self, case: &Case<'_>, mut evidence: Vec<Evidence>, effects: &mut Effects) {
+    /// Notes a signature for the fleet; `position` is that of the event that made it.
+    pub(crate) fn observe(&self, case: &Case<'_>, signal: Option<&Signal>, position: Evidence, effects: &mut Effects) {
         let event = case.arrival.event;
-        let Some(position) = evidence.pop() else { return };
-        let signal = self.registry.signal_for(&event.graph, &case.signature).map(|signal| signal.code.clone());
         let dimensions = self.dimensions.iter().filter_map(|dimension| {
             let value = event.dimension(dimension)?;
             Some((dimension.clone(), value.into_owned()))
@@ -256,7 +254,7 @@ impl Session {
             graph: event.graph.to_string(),
             signature: case.signature.clone(),
             fingerprint: case.fingerprint.clone(),
-            signal,
+            signal: signal.map(|signal| signal.code.clone()),
             session_id: event.session_id.to_string(),
             tenant: event.tenant.as_deref().map(str::to_owned),
             run_id: event.run_id.as_deref().map(str::to_owned),

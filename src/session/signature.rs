@@ -6,10 +6,11 @@ use crate::record::position::Evidence;
 use crate::record::signature::Signature;
 use crate::registry::{Graph, Registry};
 use crate::session::effects::Effects;
+use crate::session::lane::Lane;
 use crate::session::normalise::Facts;
 use crate::session::response::Case;
 use crate::session::table::Serial;
-use crate::session::track::{Failure, Place};
+use crate::session::track::{Failure, Place, Run, Sighting};
 use crate::session::{Arrival, Session};
 
 /// What spent a budget, in the words of the evidence.
@@ -39,7 +40,8 @@ impl Session {
         self.count_failure(event, shape.clone(), effects);
         let Some(run) = self.open_run(serial, event) else { return };
         let failure = Failure {
-            route: event.route(),
+            lane: Lane::of(event),
+            ambiguous: self.may_have_happened(event),
             node: event.node.as_deref(),
             shape: &shape,
             attempt: event.attempt,
@@ -47,19 +49,19 @@ impl Session {
             facts,
         };
         let limits = &registry.limits;
-        let evidence = arrival.position.evidence(&event.event_id);
+        let seen = Sighting::at(arrival.position, &event.event_id);
         let filed = self.table.get_mut(serial).and_then(|tracked| {
             let (shapes, events) = (limits.shapes_per_run_max as usize, limits.evidence_events_max as usize);
-            tracked.runs[run].fail(failure, evidence.clone(), shapes, events)
+            tracked.runs[run].fail(failure, seen, shapes, events)
         });
         let Some(filed) = filed else {
             self.counts.untracked += 1;
             return;
         };
         if filed.first {
-            let mut case = self.case(arrival, serial, run, Some(filed.place), &shape);
-            case.signature.retry_budget_exhausted = false;
-            self.observe(&case.refingerprinted(), vec![evidence.clone()], effects);
+            let Some(case) = self.case(arrival, serial, run, filed.place, false) else { return };
+            let signal = registry.signal_for(&event.graph, &case.signature);
+            self.observe(&case, signal, case.cause(), effects);
         }
         let by = budget_spent(event).or_else(|| self.tripped(arrival, serial, run, filed.place, filed.repeated));
         if let Some(by) = by {
@@ -85,9 +87,11 @@ impl Session {
         let place = self.table.get_mut(serial).and_then(|tracked| {
             let run = &mut tracked.runs[run];
             // An event without a node speaks of the node that failed last.
-            match (&event.node, run.last_failing(event.route())) {
+            match (&event.node, run.last_failing(Lane::of(event))) {
                 (None, Some(place)) => Some(place),
-                _ => run.exhaust(event.route(), event.node.as_deref(), || (facts.shape(&registry), facts), shapes_max),
+                _ => {
+                    run.exhaust(Lane::of(event), event.node.as_deref(), || (facts.shape(&registry), facts), shapes_max)
+                }
             }
         });
         match place {
@@ -113,7 +117,7 @@ impl Session {
         let Some(serial) = self.admit(arrival) else { return false };
         let last = self.table.get(serial).and_then(|tracked| {
             let run = tracked.run_index(&event.graph, event.run_id.as_deref(), *event.route() == Route::Shadow)?;
-            let place = tracked.runs[run].last_failing(event.route())?;
+            let place = tracked.runs[run].last_failing(Lane::of(event))?;
             Some((run, place))
         });
         match last {
@@ -142,12 +146,19 @@ impl Session {
         let event = arrival.event;
         let Some(run) = self.open_run(serial, event) else { return };
         let shape = facts.shape(&self.registry);
-        let failure =
-            Failure { route: event.route(), node: None, shape: &shape, attempt: None, may_repeat: false, facts };
-        let evidence = arrival.position.evidence(&event.event_id);
+        let failure = Failure {
+            lane: Lane::of(event),
+            ambiguous: false,
+            node: None,
+            shape: &shape,
+            attempt: None,
+            may_repeat: false,
+            facts,
+        };
+        let seen = Sighting::at(arrival.position, &event.event_id);
         let limits = &self.registry.limits;
         let (shapes, events) = (limits.shapes_per_run_max as usize, limits.evidence_events_max as usize);
-        let filed = self.table.get_mut(serial).and_then(|t| t.runs[run].fail(failure, evidence, shapes, events));
+        let filed = self.table.get_mut(serial).and_then(|t| t.runs[run].fail(failure, seen, shapes, events));
         match filed {
             Some(filed) => self.sign(arrival, serial, run, filed.place, exhausted_by::GRAPH_FAILED, effects),
             None => self.counts.untracked += 1,
@@ -166,9 +177,10 @@ impl Session {
         if repeated {
             return None;
         }
-        let track = self.table.get(serial)?.runs[run].shape(place);
-        let case = self.case(arrival, serial, run, Some(place), &track.shape);
-        let signal = self.registry.signal_for(&arrival.event.graph, &case.signature);
+        let tracked_run = &self.table.get(serial)?.runs[run];
+        let track = tracked_run.shape(place);
+        let signature = signature_of(arrival.event, self.graph_of(arrival.event), tracked_run, place, true);
+        let signal = self.registry.signal_for(&arrival.event.graph, &signature);
         let trip = signal.and_then(|signal| signal.identical_failures);
         let trip = trip.unwrap_or(self.registry.defaults.identical_failures);
         (trip > 0 && track.count >= trip).then(|| exhausted_by::IDENTICAL_FAILURES.to_owned())
@@ -190,45 +202,52 @@ impl Session {
             return;
         }
         let track = tracked_run.shape(place);
-        let shape = track.shape.clone();
-        let mut evidence = track.evidence.clone();
+        let mut evidence: Vec<Evidence> = track.evidence.iter().map(Sighting::evidence).collect();
         close_evidence(&mut evidence, arrival, by, self.registry.limits.evidence_events_max as usize);
-        let case = self.case(arrival, serial, run, Some(place), &shape);
+        let Some(case) = self.case(arrival, serial, run, place, true) else { return };
         self.respond(&case, evidence, effects);
     }
 
-    /// The case of a place in a run, its signature exhausted.
+    /// The case of a place in a run.
     fn case<'a>(
         &self,
         arrival: &Arrival<'a>,
         serial: Serial,
         run: usize,
-        place: Option<Place>,
-        shape: &str,
-    ) -> Case<'a> {
+        place: Place,
+        exhausted: bool,
+    ) -> Option<Case<'a>> {
         let event = arrival.event;
-        let tracked_run = self.table.get(serial).map(|tracked| &tracked.runs[run]);
-        let node = place.and_then(|place| tracked_run.and_then(|run| run.node(place).name.as_deref()));
-        let schema = event.running_schema();
-        let graph = self.registry.graph(schema.as_deref(), &event.graph);
-        let produced = |artifact: &str| tracked_run.is_some_and(|run| run.has_produced(artifact));
-        let signature = Signature {
-            node: node.map(str::to_owned),
-            failure_shape: shape.to_owned(),
-            retry_budget_exhausted: true,
-            required_artifact_present: artifact_present(event, graph, node, produced),
-            scope: String::from("session"),
-        };
-        let irreversible = tracked_run.is_some_and(|run| run.irreversible)
+        let run = &self.table.get(serial)?.runs[run];
+        let graph = self.graph_of(event);
+        let node = run.node(place).name.as_deref();
+        let signature = signature_of(event, graph, run, place, exhausted);
+        let irreversible = run.irreversible
+            || run.is_ambiguous()
             || (self.guards.irreversible_unknown(self.now)
                 && node.is_some_and(|node| graph.is_some_and(|graph| graph.is_past_irreversible(node))))
-            || is_ambiguous_mutation(event, graph, node);
+            || self.may_have_happened(event);
         let fingerprint = signature.fingerprint(&event.graph);
-        Case { arrival: *arrival, serial, signature, fingerprint, irreversible }
+        Some(Case { arrival: *arrival, serial, signature, fingerprint, irreversible })
+    }
+
+    /// The registered graph that was running.
+    fn graph_of(&self, event: &Event<'_>) -> Option<&Graph> {
+        self.registry.graph(event.running_schema().as_deref(), &event.graph)
+    }
+
+    /// Whether a mutating step failed with an unknown outcome: it must not be run around, for it may have happened.
+    fn may_have_happened(&self, event: &Event<'_>) -> bool {
+        let ambiguous = event.failure.as_ref().is_some_and(|failure| failure.class == Some(FailureClass::Ambiguous));
+        let mutating = || {
+            let node = self.graph_of(event).zip(event.node.as_deref()).and_then(|(graph, node)| graph.nodes.get(node));
+            node.is_some_and(|node| node.mutating)
+        };
+        ambiguous && (event.side_effect == Some(true) || mutating())
     }
 
     fn count_failure(&mut self, event: &Event<'_>, failure_shape: String, effects: &mut Effects) {
-        self.counts.failures += 1;
+        self.counts.failures += u64::from(*event.route() != Route::Shadow);
         effects.observations.push(Observation::Failure(Box::new(FailureRow {
             graph: event.graph.to_string(),
             node: event.node.as_deref().map(str::to_owned),
@@ -236,6 +255,18 @@ impl Session {
             session_id: event.session_id.to_string(),
             route: event.route().clone(),
         })));
+    }
+}
+
+/// The signature of a place in a run.
+fn signature_of(event: &Event<'_>, graph: Option<&Graph>, run: &Run, place: Place, exhausted: bool) -> Signature {
+    let node = run.node(place).name.as_deref();
+    Signature {
+        node: node.map(str::to_owned),
+        failure_shape: run.shape(place).shape.as_ref().to_owned(),
+        retry_budget_exhausted: exhausted,
+        required_artifact_present: artifact_present(event, graph, node, |artifact| run.has_produced(artifact)),
+        scope: String::from("session"),
     }
 }
 
@@ -275,14 +306,6 @@ fn artifact_present(
     let required = facts.artifact.as_deref().filter(|_| facts.required)?;
     let own = event.artifact.as_ref().filter(|own| own.name.as_deref().is_none_or(|name| name == required));
     own.and_then(|own| own.present).or_else(|| Some(produced(required)))
-}
-
-/// A mutating step of unknown outcome must not be run around: it may have happened.
-fn is_ambiguous_mutation(event: &Event<'_>, graph: Option<&Graph>, node: Option<&str>) -> bool {
-    let ambiguous = event.failure.as_ref().is_some_and(|failure| failure.class == Some(FailureClass::Ambiguous));
-    let mutating =
-        || node.is_some_and(|node| graph.and_then(|graph| graph.nodes.get(node)).is_some_and(|n| n.mutating));
-    ambiguous && (event.side_effect == Some(true) || mutating())
 }
 
 /// Nodes of any graph that are irreversible and have a successor: a cheap first look for healthy events.

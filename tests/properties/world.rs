@@ -142,6 +142,31 @@ impl World {
         }
     }
 
+    /// The task itself.
+    pub fn session(&mut self) -> &mut Session {
+        &mut self.session
+    }
+
+    /// The same reader with another task.
+    pub fn with(&self, session: Session) -> Self {
+        let Self { field_bytes_max, frozen, live, waiting, .. } = self;
+        Self {
+            session,
+            field_bytes_max: *field_bytes_max,
+            frozen: *frozen,
+            live: live.clone(),
+            waiting: waiting.clone(),
+        }
+    }
+
+    /// Carries steps out of which nothing comes: the task is rolled back, and the reader has seen nothing.
+    pub fn detour(&mut self, steps: &[Step], rollback: impl FnOnce(&mut Session)) {
+        let (frozen, live, waiting) = (self.frozen, self.live.clone(), self.waiting.clone());
+        steps.iter().for_each(|step| drop(self.step(step)));
+        rollback(&mut self.session);
+        (self.frozen, self.live, self.waiting) = (frozen, live, waiting);
+    }
+
     /// Carries a step out.
     pub fn step(&mut self, step: &Step) -> Done {
         let mut effects = Effects::default();

@@ -282,5 +282,9 @@ fn counted<T: Serialize>(counts: &T) -> Map<String, Value> {
 
 /// Text from an event for a terminal: control characters cannot act on it.
 pub fn plain(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
+    // Marks of writing direction could show a name as another.
+    let acts = |c: char| {
+        c.is_control() || matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+    };
+    text.chars().map(|c| if acts(c) { '\u{fffd}' } else { c }).collect()
 }

@@ -169,7 +169,8 @@ fn put(
     text: &str,
     source: Source,
 ) -> Result<(), Failure> {
-    let refuse = |what: &str| Err(Failure::new(Exit::Configuration, format_args!("{key} ({source}): {what}")));
+    let exit = exit_of(&source);
+    let refuse = |what: &str| Err(Failure::new(exit, format_args!("{key} ({source}): {what}")));
     let value = match defaults.get(key) {
         Some(toml::Value::Integer(_)) => match text.parse::<i64>() {
             Ok(number) => toml::Value::from(number),
@@ -183,6 +184,11 @@ fn put(
     Ok(())
 }
 
+/// A value given on the command line is a matter of usage, anywhere else of configuration.
+fn exit_of(source: &Source) -> Exit {
+    if matches!(source, Source::Flag(_)) { Exit::Usage } else { Exit::Configuration }
+}
+
 fn finish(layered: Layered, limits: BTreeMap<String, String>) -> Result<Resolved, Failure> {
     let mut table = toml::Table::new();
     for (key, (value, _)) in &layered {
@@ -190,8 +196,12 @@ fn finish(layered: Layered, limits: BTreeMap<String, String>) -> Result<Resolved
     }
     let settings = serde_path_to_error::deserialize::<_, Settings>(toml::Value::Table(table)).map_err(|error| {
         let path = error.path().to_string();
-        let source = layered.get(&path).map_or(String::new(), |(_, source)| format!(" ({source})"));
-        Failure::new(Exit::Configuration, format_args!("{path}{source}: {}", error.inner().message()))
+        let source = layered.get(&path).map(|(_, source)| source);
+        let words = source.map_or(String::new(), |source| format!(" ({source})"));
+        Failure::new(
+            source.map_or(Exit::Configuration, exit_of),
+            format_args!("{path}{words}: {}", error.inner().message()),
+        )
     })?;
     let (values, sources) =
         layered.into_iter().map(|(key, (value, source))| ((key.clone(), value), (key, source))).unzip();
@@ -223,6 +233,28 @@ fn insert(table: &mut toml::Table, key: &str, value: toml::Value) {
 }
 
 /// Everything that is wrong beyond types, all at once.
+/// Topics are told apart by their names: two uses of one name would feed outputs back as inputs.
+fn topic_problems(resolved: &Resolved, refuse: &mut impl FnMut(&str, &str)) {
+    let topics = resolved.values.iter().filter(|(key, _)| key.starts_with("topics."));
+    let named: Vec<(&str, &str)> =
+        topics.filter_map(|(key, value)| value.as_str().map(|name| (key.as_str(), name))).collect();
+    let dead_letters = [&resolved.settings.topics.events, &resolved.settings.topics.session_commands]
+        .map(|input| crate::engine::config::dead_letters_of(input));
+    for (index, (key, name)) in named.iter().enumerate() {
+        let legal = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
+        // An input's dead letters have a suffix of four characters more.
+        if name.is_empty() || name.len() > 245 || !name.chars().all(legal) || [".", ".."].contains(name) {
+            refuse(key, "not a topic name: letters, digits, `.`, `_` and `-`, at most 245");
+        }
+        if let Some((other, _)) = named[..index].iter().find(|(_, taken)| taken == name) {
+            refuse(key, &format!("the same topic as {other}"));
+        }
+        if dead_letters.iter().any(|taken| taken == name) {
+            refuse(key, "the dead-letter topic of an input");
+        }
+    }
+}
+
 fn problems(resolved: &Resolved) -> Vec<String> {
     let settings = &resolved.settings;
     let mut problems = Vec::new();
@@ -239,6 +271,7 @@ fn problems(resolved: &Resolved) -> Vec<String> {
     if !settings.instance.is_empty() && !is_name(&settings.instance) {
         refuse("instance", "letters, digits, `-`, `_` and `.` only, at most 100");
     }
+    topic_problems(resolved, &mut refuse);
     for (key, number) in [
         ("commit_interval_ms", settings.commit_interval_ms),
         ("broker_timeout_ms", settings.broker_timeout_ms),
@@ -283,6 +316,17 @@ mod tests {
         {
             assert!(index > 0 && lines[index - 1].starts_with("# "), "no comment above: {line}");
         }
+    }
+
+    #[test]
+    fn two_uses_of_one_topic_are_refused() {
+        let words = |set: &[&str]| resolved(set, &[]).map(|_| ()).map_err(|failure| failure.message);
+        let same = words(&["topics.audit=reflex.events"]).expect_err("refused");
+        assert!(same.contains("the same topic as topics.audit"), "{same}");
+        assert!(words(&["topics.overrides=reflex.events.dlq"]).is_err());
+        assert!(words(&["topics.overrides="]).is_err());
+        assert!(words(&["topics.overrides=.."]).is_err());
+        assert_eq!(words(&["topics.overrides=mine.overrides"]), Ok(()));
     }
 
     #[test]

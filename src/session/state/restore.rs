@@ -1,0 +1,171 @@
+//! From entries back to a task. Whatever can be derived is derived, not read: indexes, deadlines, use of limits.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use serde::de::DeserializeOwned;
+
+use crate::record::time::Timestamp;
+use crate::registry::Registry;
+use crate::session::Session;
+use crate::session::chain::Chain;
+use crate::session::state::entry::{self, CommandEntry, FORMAT, Key, RateEntry, TaskEntry};
+use crate::session::table::Tracked;
+
+/// Why a task cannot be restored. None of these heals by trying again.
+#[derive(Debug, thiserror::Error)]
+pub enum RestoreError {
+    /// Written by a version of another form of entries.
+    #[error("state of format {found}, this version reads format {FORMAT}: restore with the version that wrote it")]
+    Format {
+        /// The format found.
+        found: u32,
+    },
+    /// A key that is none of a session task.
+    #[error("`{key}` is no key of a session task")]
+    Key {
+        /// The key, as far as it is text.
+        key: String,
+    },
+    /// A value that is not what its key says.
+    #[error("entry `{key}`: {why}")]
+    Value {
+        /// The key.
+        key: String,
+        /// What is wrong.
+        why: String,
+    },
+    /// Entries that do not belong together.
+    #[error("entries do not fit together: {0}")]
+    Torn(&'static str),
+}
+
+/// A task that is being restored, entry by entry.
+#[derive(Debug)]
+pub struct Restore {
+    session: Session,
+    task: Option<(TaskEntry<'static>, u128)>,
+    commands: BTreeMap<u64, (String, u128)>,
+    sum: u128,
+    is_empty: bool,
+}
+
+impl Restore {
+    /// Nothing restored yet; `task` and `registry` as in [`Session::new`].
+    #[must_use]
+    pub fn new(task: &str, registry: Arc<Registry>) -> Self {
+        let session = Session::new(task, registry);
+        Self { session, task: None, commands: BTreeMap::new(), sum: 0, is_empty: true }
+    }
+
+    /// Takes one record of the changelog, in its order; no value is a tombstone. The last value of a key counts, so that
+    /// a changelog need not be compacted before.
+    ///
+    /// # Errors
+    /// A record that no session task of this format wrote.
+    pub fn apply(&mut self, key: &[u8], value: Option<&[u8]>) -> Result<(), RestoreError> {
+        let parsed = Key::parse(key).ok_or_else(|| RestoreError::Key { key: String::from_utf8_lossy(key).into() })?;
+        let hash = value.map(|value| entry::hash(key, value));
+        let before = match parsed {
+            Key::Session(serial) => {
+                let tracked = value.map(|value| read::<Tracked>(parsed, value)).transpose()?;
+                if tracked
+                    .as_ref()
+                    .is_some_and(|tracked| !tracked.runs.iter().all(crate::session::track::Run::is_sound))
+                {
+                    return Err(RestoreError::Value { key: parsed.text(), why: String::from("a shape is missing") });
+                }
+                self.session.table.put(serial, tracked.as_ref().zip(hash))
+            }
+            Key::Command(sequence) => {
+                let id = value.map(|value| read::<CommandEntry<'static>>(parsed, value)).transpose()?;
+                let before = match id.zip(hash) {
+                    Some((entry, hash)) => self.commands.insert(sequence, (entry.id.into_owned(), hash)),
+                    None => self.commands.remove(&sequence),
+                };
+                before.map(|(_, hash)| hash)
+            }
+            Key::Second(second) => {
+                let entry = value.map(|value| read::<RateEntry>(parsed, value)).transpose()?;
+                self.session.guards.interventions.restore(second, entry.zip(hash))
+            }
+            Key::Task => {
+                let entry = value.map(|value| task_entry(value)).transpose()?;
+                std::mem::replace(&mut self.task, entry.zip(hash)).map(|(_, hash)| hash)
+            }
+        };
+        self.is_empty = false;
+        self.sum = self.sum.wrapping_sub(before.unwrap_or(0)).wrapping_add(hash.unwrap_or(0));
+        Ok(())
+    }
+
+    /// The task. Of no entries at all it is an empty one.
+    ///
+    /// # Errors
+    /// Entries that do not belong together.
+    pub fn finish(self) -> Result<Session, RestoreError> {
+        let Self { mut session, task, commands, sum, is_empty } = self;
+        if is_empty {
+            return Ok(session);
+        }
+        let (entry, hash) = task.ok_or(RestoreError::Torn("the entry `task` is missing"))?;
+        if session.table.last().is_some_and(|last| last >= entry.next_serial) {
+            return Err(RestoreError::Torn("a session is newer than the task"));
+        }
+        let ids = commands.into_iter().map(|(sequence, (id, _))| (sequence, id));
+        if !session.seen.restore(ids, entry.next_command) {
+            return Err(RestoreError::Torn("a command is missing or newer than the task"));
+        }
+        session.now = Timestamp::from_micros(entry.now);
+        session.frozen = entry.frozen;
+        session.chain = Chain::behind(&session.task, entry.audit_seq, &entry.audit_hash);
+        session.table.next = entry.next_serial;
+        let until = entry.irreversible_unknown_until.map(Timestamp::from_micros);
+        session.guards.irreversible_unknown_until = until;
+        session.table.restored(&mut session.guards);
+        session.restored(sum, hash, &entry.registry);
+        Ok(session)
+    }
+}
+
+impl Session {
+    /// A task as its entries say, each key once; `task` and `registry` as in [`Session::new`].
+    ///
+    /// # Errors
+    /// Entries that no session task of this format wrote, or that do not belong together.
+    pub fn restore<K: AsRef<[u8]>, V: AsRef<[u8]>>(
+        task: &str,
+        registry: Arc<Registry>,
+        entries: impl IntoIterator<Item = (K, V)>,
+    ) -> Result<Self, RestoreError> {
+        let mut restore = Restore::new(task, registry);
+        for (key, value) in entries {
+            restore.apply(key.as_ref(), Some(value.as_ref()))?;
+        }
+        restore.finish()
+    }
+}
+
+/// Version of the registry that was active when a `task` entry was written: what to restore the task with.
+///
+/// # Errors
+/// Another format, or no such entry.
+pub fn registry_of(task_value: &[u8]) -> Result<String, RestoreError> {
+    task_entry(task_value).map(|entry| entry.registry.into_owned())
+}
+
+fn task_entry(value: &[u8]) -> Result<TaskEntry<'static>, RestoreError> {
+    /// All that is sure of an entry of whatever format.
+    #[derive(serde::Deserialize)]
+    struct Format {
+        format: u32,
+    }
+    match read::<Format>(Key::Task, value)?.format {
+        FORMAT => read(Key::Task, value),
+        found => Err(RestoreError::Format { found }),
+    }
+}
+
+fn read<T: DeserializeOwned>(key: Key, value: &[u8]) -> Result<T, RestoreError> {
+    entry::decode(value).map_err(|error| RestoreError::Value { key: key.text(), why: error.to_string() })
+}
