@@ -156,6 +156,9 @@ impl Admin {
     }
 
     /// Deletes a topic.
+    ///
+    /// # Errors
+    /// Where the broker refuses or does not answer.
     pub fn delete(&self, name: &str) -> Result<(), EngineError> {
         const DOING: &str = "deleting a topic";
         let answers = block_on(self.changing.delete_topics(&[name], &self.options()))
@@ -167,6 +170,9 @@ impl Admin {
     }
 
     /// First and next offset of every partition.
+    ///
+    /// # Errors
+    /// Where the broker does not answer.
     pub fn ends(&self, name: &str, partitions: i32) -> Result<Vec<(i64, i64)>, EngineError> {
         let ends = |partition| self.asking.fetch_watermarks(name, partition, self.timeout);
         let ends: Result<Vec<(i64, i64)>, KafkaError> = (0..partitions).map(ends).collect();

@@ -108,7 +108,7 @@ impl Worker {
     ///
     /// # Errors
     /// Why it ended early.
-    pub fn to_the_end(self) -> Result<Ran, Failure> {
+    pub fn finish(self) -> Result<Ran, Failure> {
         let (mut seen, mut since) = (0, Instant::now());
         while !self.thread.is_finished() {
             thread::sleep(LOOK_EVERY);

@@ -107,7 +107,7 @@ pub fn run(args: &Args, resolved: &Resolved, out: &mut dyn Write) -> Result<Exit
     let json = resolved.settings.output != Output::Table;
     let measured = match args.latency {
         Some(rate) => steady(args, rate, &ground, config, registry, json, out),
-        None => throughput(args, &ground, config, registry, json, out),
+        None => throughput(args, &ground, &config, registry, json, out),
     };
     let cleared = ground.clear();
     let measured = measured?;
@@ -118,26 +118,25 @@ pub fn run(args: &Args, resolved: &Resolved, out: &mut dyn Write) -> Result<Exit
 fn throughput(
     args: &Args,
     ground: &Ground,
-    config: Config,
+    config: &Config,
     registry: Arc<Registry>,
     json: bool,
     out: &mut dyn Write,
 ) -> Result<bool, Failure> {
-    let expected = match args.expect {
-        Some(expected) => expected,
-        None => {
-            let (events, overrides) = args.plan().expected();
-            ground.load(args.plan(), events)?;
-            overrides
-        }
+    let expected = if let Some(expected) = args.expect {
+        expected
+    } else {
+        let (events, overrides) = args.plan().expected();
+        ground.load(args.plan(), events)?;
+        overrides
     };
     let events = ground.events()?;
-    let ran = Worker::start(config.clone(), registry, events, &run::stop_flag()?)?.to_the_end()?;
+    let ran = Worker::start(config.clone(), registry, events, &run::stop_flag()?)?.finish()?;
     let (found, records) = Reader::new(&config.cluster, &ground.names.overrides, ground.partitions)?.count()?;
     let raw = match args.baseline {
         None => None,
         Some(Baseline::Raw) => {
-            Some((raw::batches(&config, ground.partitions, events)?, raw::polls(&config, ground.partitions, events)?))
+            Some((raw::batches(config, ground.partitions, events)?, raw::polls(config, ground.partitions, events)?))
         }
     };
     let throughput = Throughput {
