@@ -11,6 +11,7 @@
 //!              native          records in batches through a private queue; the only unsafe code
 //!              encode, dead_letter   effects and refusals as records
 //!              telemetry       what the log says of it
+//!              verdict         what an error of a poll means
 //!              transaction, producer, classifier   all or nothing, and what an error means
 //!  publish ── a feed of events, for `reflex publish`
 //! ```
@@ -45,6 +46,7 @@ mod stage;
 mod telemetry;
 pub mod topics;
 mod transaction;
+mod verdict;
 mod worker;
 
 pub use config::{Cluster, Config, Encoding, TopicNames};

@@ -15,7 +15,7 @@ use std::thread;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use rdkafka::consumer::{BaseConsumer, Consumer};
-use rdkafka::error::{KafkaError, RDKafkaErrorCode};
+use rdkafka::error::KafkaError;
 
 use crate::engine::assignment::{Group, Rebalance, assign};
 use crate::engine::batch::Batch;
@@ -32,6 +32,7 @@ use crate::engine::preflight;
 use crate::engine::stage::{Record, Stage};
 use crate::engine::telemetry::Telemetry;
 use crate::engine::transaction::{Outcome, Publisher};
+use crate::engine::verdict::{Verdict, judge};
 use crate::record::time::Timestamp;
 use crate::registry::Registry;
 
@@ -366,60 +367,8 @@ fn outside() -> EngineError {
     EngineError::Kafka { doing: "consuming", words: "a record of a partition that was not forwarded".into() }
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Verdict {
-    /// The library goes on by itself.
-    Passing,
-    /// The partitions are gone.
-    Lost,
-    /// The member was replaced by another of the same id, maybe its own late self.
-    Fenced,
-}
-
-/// What an error of a poll means.
-fn judge(error: &KafkaError, config: &Config) -> Result<Verdict, EngineError> {
-    match error.rdkafka_error_code() {
-        Some(RDKafkaErrorCode::PollExceeded) => Ok(Verdict::Lost),
-        Some(RDKafkaErrorCode::FencedInstanceId | RDKafkaErrorCode::Fenced) => Ok(Verdict::Fenced),
-        Some(RDKafkaErrorCode::AutoOffsetReset | RDKafkaErrorCode::OffsetOutOfRange) => {
-            Err(EngineError::OffsetLost(format!(
-                "group {} stands at an offset that an input no longer has ({}): events were removed before they were \
-                 read; set the group's offsets where it is to go on",
-                config.group,
-                words(error)
-            )))
-        }
-        Some(RDKafkaErrorCode::UnknownTopicOrPartition | RDKafkaErrorCode::UnknownTopic) => {
-            Err(EngineError::TopicMissing(config.topics.inputs().join(" or ")))
-        }
-        _ => match EngineError::kafka("consuming", error) {
-            denied @ EngineError::NotPermitted(_) => Err(denied),
-            fatal if matches!(error, KafkaError::MessageConsumptionFatal(_)) => Err(fatal),
-            _ => Ok(Verdict::Passing),
-        },
-    }
-}
-
 /// Wall time; corrected by nothing yet.
 fn wall() -> Timestamp {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     Timestamp::from_micros(i64::try_from(since.as_micros()).unwrap_or(i64::MAX))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn errors_of_a_poll_end_the_engine_only_where_it_cannot_go_on() {
-        let config = Config::default();
-        let judged = |code| judge(&KafkaError::MessageConsumption(code), &config);
-        assert!(matches!(judged(RDKafkaErrorCode::AllBrokersDown), Ok(Verdict::Passing)));
-        assert!(matches!(judged(RDKafkaErrorCode::PollExceeded), Ok(Verdict::Lost)));
-        assert!(matches!(judged(RDKafkaErrorCode::FencedInstanceId), Ok(Verdict::Fenced)));
-        assert!(matches!(judged(RDKafkaErrorCode::AutoOffsetReset), Err(EngineError::OffsetLost(_))));
-        assert!(matches!(judged(RDKafkaErrorCode::TopicAuthorizationFailed), Err(EngineError::NotPermitted(_))));
-        let fatal = judge(&KafkaError::MessageConsumptionFatal(RDKafkaErrorCode::Fail), &config);
-        assert!(matches!(fatal, Err(EngineError::Kafka { .. })));
-    }
 }
