@@ -11,6 +11,7 @@ mod kafka {
     pub mod proxy;
     pub mod world;
 
+    mod bench;
     mod commands;
     mod commit;
     mod dead_letters;
