@@ -72,7 +72,8 @@ share.coordinator.state.topic.min.isr=1
 group.initial.rebalance.delay.ms=0
 PROPERTIES
   local run=(java -Dorg.slf4j.simpleLogger.defaultLogLevel=error -cp "$jars/*")
-  "${run[@]}" kafka.tools.StorageTool format -t "$(head -c 16 /dev/urandom | base64 | tr '+/' '-_' | cut -c1-22)" \
+  # A UUID in Kafka's spelling: hexadecimal digits are among its characters, the last one carries two bits only.
+  "${run[@]}" kafka.tools.StorageTool format -t "$(od -An -N11 -tx1 /dev/urandom | tr -d ' \n' | cut -c1-21)A" \
     -c "$work/server.properties" >"$work/format.log" 2>&1 || { cat "$work/format.log" >&2; exit 69; }
   "${run[@]}" -Xms512m -Xmx512m -XX:+UseSerialGC kafka.Kafka "$work/server.properties" >"$work/broker.log" 2>&1 &
   broker=$!
