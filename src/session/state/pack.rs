@@ -42,7 +42,9 @@ impl Packed {
         let mut writer = Writer { out: Vec::with_capacity(256), names };
         writer.out.extend(hash.to_le_bytes());
         writer.session(tracked);
-        Self(writer.out.into_boxed_slice())
+        let packed = Self(writer.out.into_boxed_slice());
+        debug_assert_eq!(packed.unpack(names), *tracked, "packing loses nothing");
+        packed
     }
 
     /// Hash of its state entry.
