@@ -2,6 +2,7 @@
 //!
 //! A new verb is three lines here: its module, its variant of `Verb`, its arm in `dispatch`.
 
+pub mod bench;
 pub mod config;
 pub mod demo;
 pub mod exit;
@@ -117,6 +118,8 @@ enum Verb {
     Topics(topics::Verb),
     /// Write recorded events to the events topic.
     Publish(publish::Args),
+    /// Measure throughput or latency of the engine on a broker, with a fleet whose overrides are known.
+    Bench(bench::Args),
     /// Show the settings in force.
     #[command(subcommand)]
     Config(config::Verb),
@@ -142,6 +145,7 @@ fn dispatch(verb: Verb, resolved: &Resolved, out: &mut dyn Write) -> Result<Exit
         }
         Verb::Topics(verb) => topics::run(&verb, resolved, out),
         Verb::Publish(args) => publish::run(&args, resolved, out),
+        Verb::Bench(args) => bench::run(&args, resolved, out),
         Verb::Config(verb) => config::run(&verb, resolved, out),
     }
 }

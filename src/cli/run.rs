@@ -84,7 +84,11 @@ pub fn cluster(settings: &Settings) -> Cluster {
     Cluster { bootstrap_servers: settings.bootstrap_servers.clone(), properties: settings.kafka.0.clone() }
 }
 
-fn config(settings: &Settings, instance: &str) -> Result<Config, Failure> {
+/// The engine's configuration.
+///
+/// # Errors
+/// Exit 66 or 78 for a schema of `[avro] schema_ids` that cannot be used.
+pub fn config(settings: &Settings, instance: &str) -> Result<Config, Failure> {
     Ok(Config {
         cluster: cluster(settings),
         group: settings.group.clone(),

@@ -155,6 +155,30 @@ impl Admin {
         }
     }
 
+    /// Deletes a topic.
+    ///
+    /// # Errors
+    /// Where the broker refuses or does not answer.
+    pub fn delete(&self, name: &str) -> Result<(), EngineError> {
+        const DOING: &str = "deleting a topic";
+        let answers = block_on(self.changing.delete_topics(&[name], &self.options()))
+            .map_err(|error| self.admin_error(DOING, &error))?;
+        match answers.into_iter().find_map(Result::err) {
+            Some((_, code)) => Err(self.topic_error(DOING, name, code)),
+            None => Ok(()),
+        }
+    }
+
+    /// First and next offset of every partition.
+    ///
+    /// # Errors
+    /// Where the broker does not answer.
+    pub fn ends(&self, name: &str, partitions: i32) -> Result<Vec<(i64, i64)>, EngineError> {
+        let ends = |partition| self.asking.fetch_watermarks(name, partition, self.timeout);
+        let ends: Result<Vec<(i64, i64)>, KafkaError> = (0..partitions).map(ends).collect();
+        ends.map_err(|error| EngineError::kafka("asking for offsets", &error))
+    }
+
     fn options(&self) -> AdminOptions {
         AdminOptions::new().request_timeout(Some(self.timeout)).operation_timeout(Some(self.timeout))
     }

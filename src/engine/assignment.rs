@@ -14,6 +14,7 @@ use rdkafka::{ClientContext, Offset, TopicPartitionList};
 use crate::engine::batch::Input;
 use crate::engine::client::Logs;
 use crate::engine::error::{EngineError, words};
+use crate::engine::native::inbox::Inbox;
 use crate::engine::patience::Patience;
 
 /// One call for committed offsets may take this long.
@@ -44,6 +45,11 @@ impl Group {
     /// The next rebalance to act on.
     pub fn next(&self) -> Option<Rebalance> {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner).pop_front()
+    }
+
+    /// Whether there is a rebalance to act on.
+    pub fn is_pending(&self) -> bool {
+        !self.queue.lock().unwrap_or_else(PoisonError::into_inner).is_empty()
     }
 
     /// From now on nobody acts on rebalances: the callback answers them itself, or closing would wait for ever.
@@ -89,12 +95,13 @@ pub type Committed = BTreeMap<Input, Option<i64>>;
 ///
 /// Gives none where the member has been fenced in the meantime: the next poll tells.
 pub fn assign(
-    consumer: &BaseConsumer<Group>,
+    inbox: &Inbox<Group>,
     wanted: &TopicPartitionList,
     names: &[Arc<str>],
     stop: &Arc<AtomicBool>,
 ) -> Result<Option<Committed>, EngineError> {
     const DOING: &str = "reading committed offsets";
+    let consumer = inbox.consumer();
     let patience = Patience::new(COMMITTED_PATIENCE, stop);
     let found = loop {
         match consumer.committed_offsets(wanted.clone(), COMMITTED_TIMEOUT) {
@@ -107,16 +114,17 @@ pub fn assign(
     let mut start = TopicPartitionList::new();
     for element in found.elements() {
         element.error().map_err(|error| EngineError::kafka(DOING, &error))?;
-        let Some(topic) = names.iter().find(|name| &***name == element.topic()) else { continue };
+        let Some(topic) = names.iter().position(|name| &**name == element.topic()) else { continue };
         let (offset, at) = match element.offset() {
             Offset::Offset(offset) => (Some(offset), Offset::Offset(offset)),
             _ => (None, Offset::Beginning),
         };
         start
-            .add_partition_offset(topic, element.partition(), at)
+            .add_partition_offset(element.topic(), element.partition(), at)
             .map_err(|error| EngineError::kafka("assigning", &error))?;
-        committed.insert((Arc::clone(topic), element.partition()), offset);
+        committed.insert(Input { topic, partition: element.partition() }, offset);
     }
+    inbox.forward(&start).map_err(|error| EngineError::kafka("assigning", &error))?;
     consumer.assign(&start).map_err(|error| EngineError::kafka("assigning", &error))?;
     let owned = consumer.assignment().map_err(|error| EngineError::kafka("assigning", &error))?;
     if owned.count() == start.count() {

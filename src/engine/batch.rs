@@ -27,8 +27,22 @@ pub struct Publication {
     pub headers: Option<OwnedHeaders>,
 }
 
-/// One input partition.
-pub type Input = (Arc<str>, i32);
+/// One input partition. By number: every record looks it up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Input {
+    /// Which input: 0 events, 1 commands.
+    pub topic: usize,
+    /// Its partition.
+    pub partition: i32,
+}
+
+impl Input {
+    /// The events of a task.
+    #[must_use]
+    pub fn events(partition: i32) -> Self {
+        Self { topic: 0, partition }
+    }
+}
 
 /// How far a transaction takes an input partition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -68,18 +82,21 @@ impl Batch {
     }
 
     /// Notes an input that was taken: its offset is the transaction's from now on.
-    pub fn consumed(&mut self, input: &Input, offset: i64, previous: Option<i64>) {
+    pub fn consumed(&mut self, input: Input, offset: i64, previous: Option<i64>) {
         self.inputs += 1;
-        match self.spans.get_mut(input) {
-            Some(span) => span.next = offset + 1,
-            None => drop(self.spans.insert(input.clone(), Span { previous, next: offset + 1 })),
-        }
+        self.spans.entry(input).or_insert(Span { previous, next: 0 }).next = offset + 1;
+    }
+
+    /// Whether it must not grow any more.
+    #[must_use]
+    pub fn is_full(&self, config: &Config) -> bool {
+        self.inputs >= config.batch_events_max || self.publications.len() >= BATCH_OUTPUTS_MAX
     }
 
     /// Notes a partition whose task changed without an input: its offset is sent as it is, so that a process that no
     /// longer owns the task cannot commit.
-    pub fn standing(&mut self, input: &Input, offset: i64) {
-        self.spans.entry(input.clone()).or_insert(Span { previous: Some(offset), next: offset });
+    pub fn standing(&mut self, input: Input, offset: i64) {
+        self.spans.entry(input).or_insert(Span { previous: Some(offset), next: offset });
     }
 
     /// When it is to be committed, given when the next commit may begin at the earliest; none while it is empty.
@@ -89,8 +106,7 @@ impl Batch {
             return None;
         }
         let opened = self.opened.unwrap_or(not_before);
-        let full = self.inputs >= config.batch_events_max || self.publications.len() >= BATCH_OUTPUTS_MAX;
-        let wanted = if self.urgent || full { opened } else { opened + config.commit_interval };
+        let wanted = if self.urgent || self.is_full(config) { opened } else { opened + config.commit_interval };
         Some(wanted.max(not_before))
     }
 
@@ -115,18 +131,18 @@ mod tests {
         let start = Instant::now();
         let mut batch = Batch::default();
         assert_eq!(batch.due(&config, start), None);
-        let input: Input = (Arc::from("events"), 0);
+        let input = Input { topic: 0, partition: 0 };
         batch.touch(start);
-        batch.consumed(&input, 7, None);
+        batch.consumed(input, 7, None);
         assert_eq!(batch.due(&config, start), Some(start + config.commit_interval));
         batch.urgent = true;
         assert_eq!(batch.due(&config, start), Some(start));
         batch.urgent = false;
-        batch.consumed(&input, 8, None);
-        batch.consumed(&input, 9, None);
+        batch.consumed(input, 8, None);
+        batch.consumed(input, 9, None);
         assert_eq!(batch.due(&config, start), Some(start));
         assert_eq!(batch.spans[&input], Span { previous: None, next: 10 });
-        batch.standing(&input, 3);
+        batch.standing(input, 3);
         assert_eq!(batch.spans[&input].next, 10);
         batch.clear();
         assert!(batch.is_empty());

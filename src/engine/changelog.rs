@@ -17,6 +17,7 @@ use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use rdkafka::{Message, Offset, TopicPartitionList};
 
 use crate::engine::assignment::Committed;
+use crate::engine::batch::Input;
 use crate::engine::client::{Logs, create, ends, reader};
 use crate::engine::config::Config;
 use crate::engine::error::{EngineError, capped, words};
@@ -59,7 +60,6 @@ struct Part {
 pub struct Restoring {
     topic: String,
     group: String,
-    inputs: [String; 2],
     start_at_earliest: bool,
     stall_max: Duration,
     /// There until dropped.
@@ -83,7 +83,7 @@ impl Restoring {
         stop: &Arc<AtomicBool>,
     ) -> Result<Self, EngineError> {
         let mut parts = BTreeMap::new();
-        for (_, partition) in committed.keys() {
+        for Input { partition, .. } in committed.keys() {
             parts.entry(*partition).or_insert_with(|| {
                 let task = format!("session/{partition}");
                 let restore = Restore::new(&task, Arc::clone(registry));
@@ -94,7 +94,6 @@ impl Restoring {
         Ok(Self {
             topic: config.topics.state_session.clone(),
             group: config.group.clone(),
-            inputs: config.topics.inputs().map(str::to_owned),
             start_at_earliest: config.start_at_earliest,
             stall_max: config.outage_max,
             reader: Some(create(&reader(config), Logs)?),
@@ -245,12 +244,8 @@ impl Restoring {
         let mut sessions = BTreeMap::new();
         for (partition, part) in std::mem::take(&mut self.parts) {
             let Part { task, restore, entries, .. } = part;
-            let known = |input: &String| {
-                self.committed
-                    .iter()
-                    .any(|((topic, number), offset)| **topic == **input && *number == partition && offset.is_some())
-            };
-            match start(entries, self.inputs.iter().any(known), self.start_at_earliest) {
+            let known = self.committed.iter().any(|(input, offset)| input.partition == partition && offset.is_some());
+            match start(entries, known, self.start_at_earliest) {
                 Start::GoOn => {}
                 Start::Anew if entries == 0 => tracing::info!(task, "a new task: begins at the earliest offset"),
                 Start::Anew => tracing::warn!(task, "no offsets: begins at the earliest offset, with its state"),

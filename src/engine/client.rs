@@ -130,9 +130,14 @@ pub fn consumer(config: &Config) -> ClientConfig {
         ("session.timeout.ms", "6000"),
         ("heartbeat.interval.ms", "1000"),
         ("max.poll.interval.ms", "60000"),
-        ("queued.max.messages.kbytes", "16384"),
-        ("queued.min.messages", "20000"),
-        ("fetch.queue.backoff.ms", "20"),
+        // What waits in the queues is cold by the time it is used: short ones, looked after often.
+        ("queued.max.messages.kbytes", "8192"),
+        ("queued.min.messages", "10000"),
+        ("fetch.queue.backoff.ms", "2"),
+        // Large answers cost fresh pages each time; a batch that is larger comes whole all the same.
+        ("max.partition.fetch.bytes", "262144"),
+        // A request that waits for an idle partition keeps the others waiting.
+        ("fetch.wait.max.ms", "50"),
     ] {
         if !config.cluster.properties.contains_key(property) {
             client.set(property, value);
@@ -155,6 +160,11 @@ pub fn consumer(config: &Config) -> ClientConfig {
 /// The worker's transactional producer.
 pub fn producer(config: &Config) -> ClientConfig {
     let mut client = publisher(&config.cluster);
+    // A transaction is handed over whole: what is there is sent at once. A flush that does not wait ends lingering for
+    // as long as the call takes only, and partitions are registered with the transaction after that.
+    if !config.cluster.properties.contains_key("linger.ms") {
+        client.set("linger.ms", "0");
+    }
     client
         .set("transactional.id", config.worker_id())
         .set("transaction.timeout.ms", TRANSACTION_TIMEOUT.as_millis().to_string())

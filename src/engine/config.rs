@@ -150,7 +150,7 @@ impl Default for Config {
             encoding: Encoding::Json,
             commit_interval: Duration::from_secs(1),
             commit_gap_min: Duration::from_millis(5),
-            batch_events_max: 50_000,
+            batch_events_max: 200_000,
             broker_timeout: Duration::from_secs(10),
             outage_max: Duration::from_mins(5),
             start_at_earliest: false,

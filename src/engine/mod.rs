@@ -8,7 +8,10 @@
 //!              assignment      which partitions are owned
 //!              changelog       state of tasks: written with their effects, restored before they begin
 //!              intake, stage   bytes to events and commands, tasks, effects
+//!              native          records in batches through a private queue; the only unsafe code
 //!              encode, dead_letter   effects and refusals as records
+//!              telemetry       what the log says of it
+//!              verdict         what an error of a poll means
 //!              transaction, producer, classifier   all or nothing, and what an error means
 //!  publish ── a feed of events, for `reflex publish`
 //! ```
@@ -40,11 +43,14 @@ mod preflight;
 mod producer;
 pub mod publish;
 mod stage;
+mod telemetry;
 pub mod topics;
 mod transaction;
+mod verdict;
 mod worker;
 
 pub use config::{Cluster, Config, Encoding, TopicNames};
 pub use counters::Counters;
 pub use error::{EngineError, words};
+pub(crate) use native::inbox::Inbox;
 pub use worker::{OnProgress, Progress, run};

@@ -122,7 +122,7 @@ pub fn produce(producer: &Transactional, publications: &[Publication]) -> Result
             return Err(KafkaError::MessageProduction(RDKafkaErrorCode::MessageTimedOut));
         }
         thread::sleep(pause);
-        pause = (pause * 2).min(Duration::from_millis(1));
+        pause = (pause * 2).min(Duration::from_micros(400));
     }
     if let Some(error) = producer.context().failure() {
         return Err(error);

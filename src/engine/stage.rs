@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::engine::assignment::Committed;
-use crate::engine::batch::{Batch, Input as InputPartition};
+use crate::engine::batch::{Batch, Input};
 use crate::engine::changelog::Restored;
 use crate::engine::config::Config;
 use crate::engine::counters::Counters;
@@ -16,7 +16,7 @@ use crate::record::dead_letter::Rejection;
 use crate::record::position::Position;
 use crate::record::time::Timestamp;
 use crate::registry::Registry;
-use crate::session::{Effects, Input, Session};
+use crate::session::{Effects, Input as StepInput, Session};
 
 /// A task whose deadline has passed gets a tick when it has had no input for this long: what is still on its way to it
 /// goes first. The tick's time is behind the wall clock by as much.
@@ -77,6 +77,16 @@ impl Stage {
         self.tasks.len()
     }
 
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.tasks.is_empty()
+    }
+
+    /// Signatures that came too late to act on, in all tasks.
+    pub fn stale(&self) -> u64 {
+        self.tasks.values().map(|task| task.session.counts().stale).sum()
+    }
+
     /// What tasks decide by.
     pub fn registry(&self) -> &Arc<Registry> {
         &self.registry
@@ -131,24 +141,25 @@ impl Stage {
         batch: &mut Batch,
         counters: &mut Counters,
     ) {
-        let input: InputPartition = (Arc::clone(&self.names[record.input]), record.partition);
+        let input = Input { topic: record.input, partition: record.partition };
         let Some(previous) = self.committed.get(&input).copied() else {
             // A record of a partition that was given up in the meantime: its new owner reads it again.
             return;
         };
         let Some(task) = self.tasks.get_mut(&record.partition) else { return };
         task.last_input = now;
-        let position = Position { topic: &input.0, partition: record.partition, offset: record.offset };
+        let position =
+            Position { topic: &self.names[record.input], partition: record.partition, offset: record.offset };
         self.effects.clear();
         let taken = match record.input {
             0 => self.intake.text(record.raw).and_then(|text| {
                 let event = self.intake.event(&text, record.raw.key)?;
-                let input = Input::Event { position, event: &event, received_at: wall };
+                let input = StepInput::Event { position, event: &event, received_at: wall };
                 task.session.step(record.at, input, &mut self.effects);
                 Ok(())
             }),
             _ => self.intake.command(record.raw).map(|command| {
-                task.session.step(record.at, Input::Command { position, command: &command }, &mut self.effects);
+                task.session.step(record.at, StepInput::Command { position, command: &command }, &mut self.effects);
             }),
         };
         let published = taken.and_then(|()| publish(&mut self.effects, &self.outlets, record.partition, batch));
@@ -159,7 +170,7 @@ impl Stage {
             tracing::debug!(topic = position.topic, partition = position.partition, offset = position.offset, %rejection, "dead letter");
         }
         counters.inputs += 1;
-        batch.consumed(&input, record.offset, previous);
+        batch.consumed(input, record.offset, previous);
         batch.touch(now);
     }
 
@@ -173,13 +184,13 @@ impl Stage {
                 continue;
             }
             self.effects.clear();
-            task.session.step(at, Input::Tick, &mut self.effects);
+            task.session.step(at, StepInput::Tick, &mut self.effects);
             if let Err(rejection) = publish(&mut self.effects, &self.outlets, *partition, batch) {
                 tracing::error!(partition, %rejection, "what a deadline published was lost");
             }
-            let events: InputPartition = (Arc::clone(&self.names[0]), *partition);
+            let events = Input::events(*partition);
             if let Some(Some(offset)) = self.committed.get(&events) {
-                batch.standing(&events, *offset);
+                batch.standing(events, *offset);
             }
             batch.touch(now);
         }

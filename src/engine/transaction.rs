@@ -17,7 +17,7 @@ use rdkafka::producer::Producer;
 use rdkafka::{Offset, TopicPartitionList};
 
 use crate::engine::assignment::Group;
-use crate::engine::batch::Batch;
+use crate::engine::batch::{Batch, Input};
 use crate::engine::classifier::{Action, Call, Seen, classify};
 use crate::engine::client::CALL_TIMEOUT;
 use crate::engine::config::Config;
@@ -126,7 +126,7 @@ impl Publisher {
         producer.begin_transaction().map_err(failed(Call::Begin))?;
         produce(producer, &batch.publications).map_err(failed(Call::Produce))?;
         if !batch.spans.is_empty() {
-            let offsets = offsets(batch).map_err(failed(Call::SendOffsets))?;
+            let offsets = offsets(batch, self.config.topics.inputs()).map_err(failed(Call::SendOffsets))?;
             // Fresh, after the last poll; the same generation before and after makes it that of the metadata between.
             let generation = native::generation(consumer).ok_or(Stumble::NotMember)?;
             let metadata = consumer.group_metadata().ok_or(Stumble::NotMember)?;
@@ -168,7 +168,7 @@ impl Publisher {
             if native::generation(consumer).is_none() {
                 return Ok(Some(Outcome::NotMember));
             }
-            match consumer.committed_offsets(partitions(batch), CALL_TIMEOUT) {
+            match consumer.committed_offsets(partitions(batch, self.config.topics.inputs()), CALL_TIMEOUT) {
                 Ok(committed) => break committed,
                 Err(error) => patience.pause("reading committed offsets", &words(&error))?,
             }
@@ -176,12 +176,13 @@ impl Publisher {
         if native::generation(consumer).is_none() {
             return Ok(Some(Outcome::NotMember));
         }
-        let found = |topic: &str, partition: i32| match committed.find_partition(topic, partition)?.offset() {
+        let names = self.config.topics.inputs();
+        let found = |input: Input| match committed.find_partition(names[input.topic], input.partition)?.offset() {
             Offset::Offset(offset) => Some(offset),
             _ => None,
         };
         let all = |expected: fn(&crate::engine::batch::Span) -> Option<i64>| {
-            batch.spans.iter().all(|((topic, partition), span)| found(topic, *partition) == expected(span))
+            batch.spans.iter().all(|(input, span)| found(*input) == expected(span))
         };
         self.unsettled = false;
         if batch.spans.is_empty() || all(|span| span.previous) {
@@ -217,18 +218,18 @@ fn again(call: Call, mut run: impl FnMut(Duration) -> Result<(), KafkaError>) ->
     }
 }
 
-fn partitions(batch: &Batch) -> TopicPartitionList {
+fn partitions(batch: &Batch, names: [&str; 2]) -> TopicPartitionList {
     let mut list = TopicPartitionList::new();
-    for (topic, partition) in batch.spans.keys() {
-        list.add_partition(topic, *partition);
+    for input in batch.spans.keys() {
+        list.add_partition(names[input.topic], input.partition);
     }
     list
 }
 
-fn offsets(batch: &Batch) -> Result<TopicPartitionList, KafkaError> {
+fn offsets(batch: &Batch, names: [&str; 2]) -> Result<TopicPartitionList, KafkaError> {
     let mut list = TopicPartitionList::new();
-    for ((topic, partition), span) in &batch.spans {
-        list.add_partition_offset(topic, *partition, Offset::Offset(span.next))?;
+    for (input, span) in &batch.spans {
+        list.add_partition_offset(names[input.topic], input.partition, Offset::Offset(span.next))?;
     }
     Ok(list)
 }

@@ -14,10 +14,8 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use rdkafka::Message;
 use rdkafka::consumer::{BaseConsumer, Consumer};
-use rdkafka::error::{KafkaError, RDKafkaErrorCode};
-use rdkafka::message::BorrowedMessage;
+use rdkafka::error::KafkaError;
 
 use crate::engine::assignment::{Group, Rebalance, assign};
 use crate::engine::batch::Batch;
@@ -29,17 +27,23 @@ use crate::engine::encode::Outlets;
 use crate::engine::error::{EngineError, words};
 use crate::engine::fencing::Fencings;
 use crate::engine::intake::Raw;
+use crate::engine::native::inbox::{Inbox, Received};
 use crate::engine::preflight;
 use crate::engine::stage::{Record, Stage};
+use crate::engine::telemetry::Telemetry;
 use crate::engine::transaction::{Outcome, Publisher};
+use crate::engine::verdict::{Verdict, judge};
 use crate::record::time::Timestamp;
 use crate::registry::Registry;
 
 /// Longest wait of a poll: how late a stop or a deadline is noticed.
 const POLL_MAX: Duration = Duration::from_millis(100);
-/// While records are waiting, a worker takes them for as long as its last commit took, but not longer than this, before
-/// it commits again: else a backlog of urgent batches would spend all its time in commits.
-const CATCH_UP_MAX: Duration = Duration::from_millis(50);
+/// While records are waiting, a worker takes them for so many times as long as its last commit took before it commits
+/// again: else a backlog of urgent batches would spend its time in commits. Latency loses nothing: where records do not
+/// wait, a commit does not either.
+const CATCH_UP_FACTOR: u32 = 8;
+/// But not for longer than this.
+const CATCH_UP_MAX: Duration = Duration::from_millis(250);
 /// Pause before a commit that found this process outside its group is tried again.
 const NOT_MEMBER_PAUSE: Duration = Duration::from_millis(100);
 /// How long closing the consumer may take; over: it is left to the end of the process.
@@ -78,13 +82,14 @@ struct Worker {
     config: Config,
     stop: Arc<AtomicBool>,
     /// There until closed.
-    consumer: Option<BaseConsumer<Group>>,
+    inbox: Option<Inbox<Group>>,
     publisher: Publisher,
     /// While the tasks of an assignment are not there yet.
     restoring: Option<Restoring>,
     stage: Stage,
     batch: Batch,
     counters: Counters,
+    telemetry: Telemetry,
     commits: Pace,
     fencings: Fencings,
 }
@@ -101,7 +106,7 @@ struct Pace {
 impl Pace {
     fn after(began: Instant, gap_min: Duration) -> Self {
         let ended = Instant::now();
-        Self { idle: ended + gap_min, busy: ended + gap_min.max((ended - began).min(CATCH_UP_MAX)) }
+        Self { idle: ended + gap_min, busy: ended + gap_min.max(((ended - began) * CATCH_UP_FACTOR).min(CATCH_UP_MAX)) }
     }
 }
 
@@ -109,18 +114,19 @@ impl Worker {
     fn start(config: Config, registry: Arc<Registry>, stop: &Arc<AtomicBool>) -> Result<Self, EngineError> {
         let bytes_max = if config.check_topics { preflight::check(&config)? } else { BTreeMap::new() };
         let publisher = Publisher::new(&config, stop)?;
-        let group = join(&config)?;
+        let inbox = join(&config)?;
         let stage = Stage::new(&config, registry, Outlets::new(&config, bytes_max));
         tracing::info!(id = config.worker_id(), servers = config.cluster.bootstrap_servers, "worker started");
         Ok(Self {
             config,
             stop: Arc::clone(stop),
-            consumer: Some(group),
+            inbox: Some(inbox),
             publisher,
             restoring: None,
             stage,
             batch: Batch::default(),
             counters: Counters::default(),
+            telemetry: Telemetry::new(),
             commits: Pace::after(Instant::now(), Duration::ZERO),
             fencings: Fencings::default(),
         })
@@ -142,68 +148,88 @@ impl Worker {
             if due.is_some_and(|due| due <= now) {
                 self.commit(on_progress)?;
             }
+            self.telemetry.tell(self.stage.stale(), now);
         }
-        if self.batch.is_empty() {
-            return Ok(());
-        }
-        if self.commit(on_progress)? == Outcome::NotMember {
+        if !self.batch.is_empty() && self.commit(on_progress)? == Outcome::NotMember {
             self.counters.dropped += self.batch.inputs as u64;
         }
+        // The last words wait for nothing.
+        self.telemetry.tell(self.stage.stale(), Instant::now() + POLL_MAX * 10);
         Ok(())
     }
 
     /// Takes records until the batch is due or none is there; whether there was one.
     fn poll(&mut self) -> Result<bool, EngineError> {
-        let Some(consumer) = &self.consumer else { return Ok(false) };
+        let Some(inbox) = &mut self.inbox else { return Ok(false) };
         let mut polled = false;
         loop {
-            let now = Instant::now();
+            // One look at the clocks for all that is held: a quarter of a millisecond of work at most.
+            let (now, wall) = (Instant::now(), wall());
+            while let Some(received) = inbox.next() {
+                polled = true;
+                let received = match received {
+                    Ok(received) => received,
+                    Err(error) => {
+                        self.judge(&error)?;
+                        return Ok(polled);
+                    }
+                };
+                // It would be skipped; at its next start the process reads it again.
+                if self.restoring.is_some() {
+                    let words = "a record of a paused partition".into();
+                    return Err(EngineError::Kafka { doing: "restoring", words });
+                }
+                let Some(record) = record(received, self.stage.names()) else { continue };
+                self.stage.take(record, wall, now, &mut self.batch, &mut self.counters);
+                let full = self.batch.is_full(&self.config);
+                let not_before = if full { self.commits.idle } else { self.commits.busy };
+                let due = self.batch.due(&self.config, not_before);
+                if due.is_some_and(|due| due <= now) {
+                    return Ok(true);
+                }
+            }
             // After the first record only what is there already: the batch is looked at before waiting again.
-            let due = self.batch.due(&self.config, self.commits.idle);
-            let wait = match due {
+            let wait = match self.batch.due(&self.config, self.commits.idle) {
                 _ if polled || self.restoring.is_some() => Duration::ZERO,
                 Some(due) => due.saturating_duration_since(now).min(POLL_MAX),
                 None => POLL_MAX,
             };
-            match consumer.poll(wait) {
-                None => return Ok(polled),
-                // It would be skipped; at its next start the process reads it again.
-                Some(Ok(_)) if self.restoring.is_some() => {
-                    return Err(EngineError::Kafka {
-                        doing: "restoring",
-                        words: "a record of a paused partition".into(),
-                    });
-                }
-                Some(Ok(message)) => {
-                    polled = true;
-                    let Some(record) = record(&message, self.stage.names()) else { continue };
-                    self.stage.take(record, wall(), now, &mut self.batch, &mut self.counters);
-                    let due = self.batch.due(&self.config, self.commits.busy);
-                    if due.is_some_and(|due| due <= now) {
-                        return Ok(true);
-                    }
-                }
+            // Without partitions nothing but the group can have news.
+            let owns = !self.stage.is_empty();
+            match inbox.consumer().poll(if owns { Duration::ZERO } else { wait }) {
+                None => {}
+                Some(Ok(_)) => return Err(outside()),
                 Some(Err(error)) => {
-                    match judge(&error, &self.config)? {
-                        Verdict::Passing => {}
-                        Verdict::Lost => self.give_up(),
-                        Verdict::Fenced => self.join_again()?,
-                    }
+                    self.judge(&error)?;
                     return Ok(polled);
                 }
             }
+            if inbox.consumer().context().is_pending() || inbox.fill(if owns { wait } else { Duration::ZERO }) == 0 {
+                return Ok(polled);
+            }
+        }
+    }
+
+    /// Acts on an error of a poll.
+    fn judge(&mut self, error: &KafkaError) -> Result<(), EngineError> {
+        match judge(error, &self.config)? {
+            Verdict::Passing => Ok(()),
+            Verdict::Lost => {
+                self.give_up();
+                Ok(())
+            }
+            Verdict::Fenced => self.join_again(),
         }
     }
 
     fn rebalances(&mut self, on_progress: OnProgress<'_>) -> Result<(), EngineError> {
         loop {
-            let Some(rebalance) = self.consumer.as_ref().and_then(|consumer| consumer.context().next()) else {
-                return Ok(());
-            };
+            let Some(inbox) = &mut self.inbox else { return Ok(()) };
+            let Some(rebalance) = inbox.consumer().context().next() else { return Ok(()) };
             match rebalance {
                 Rebalance::Assign(wanted) => {
-                    let Some(consumer) = &self.consumer else { return Ok(()) };
-                    let Some(committed) = assign(consumer, &wanted, self.stage.names(), &self.stop)? else {
+                    inbox.discard();
+                    let Some(committed) = assign(inbox, &wanted, self.stage.names(), &self.stop)? else {
                         continue;
                     };
                     self.restoring =
@@ -214,8 +240,11 @@ impl Worker {
                         self.commit(on_progress)?;
                     }
                     self.give_up();
-                    if let Some(consumer) = &self.consumer {
-                        consumer.unassign().map_err(|error| EngineError::kafka("giving partitions up", &error))?;
+                    if let Some(inbox) = &self.inbox {
+                        inbox
+                            .consumer()
+                            .unassign()
+                            .map_err(|error| EngineError::kafka("giving partitions up", &error))?;
                     }
                     tracing::info!(lost, "revoked");
                 }
@@ -229,7 +258,8 @@ impl Worker {
         if !restoring.slice()? {
             return Ok(());
         }
-        let (Some(restoring), Some(consumer)) = (self.restoring.take(), &self.consumer) else { return Ok(()) };
+        let (Some(restoring), Some(inbox)) = (self.restoring.take(), &self.inbox) else { return Ok(()) };
+        let consumer = inbox.consumer();
         self.stage.begin(restoring.finish()?, Instant::now());
         consumer
             .assignment()
@@ -241,10 +271,10 @@ impl Worker {
     }
 
     fn commit(&mut self, on_progress: OnProgress<'_>) -> Result<Outcome, EngineError> {
-        let Some(consumer) = &self.consumer else { return Ok(Outcome::NotMember) };
+        let Some(inbox) = &self.inbox else { return Ok(Outcome::NotMember) };
         let started = Instant::now();
         self.stage.changes(&mut self.batch);
-        let outcome = self.publisher.commit(consumer, &self.batch, &mut self.counters)?;
+        let outcome = self.publisher.commit(inbox.consumer(), &self.batch, &mut self.counters)?;
         self.commits = Pace::after(started, self.config.commit_gap_min);
         match outcome {
             Outcome::Committed => {
@@ -252,6 +282,7 @@ impl Worker {
                 self.counters.transactions += 1;
                 self.counters.published += (self.batch.publications.len() - self.batch.state_entries) as u64;
                 self.counters.state_entries += self.batch.state_entries as u64;
+                self.telemetry.committed(&self.batch, &self.config.topics);
                 self.stage.committed(&self.batch);
                 self.batch.clear();
                 on_progress(Progress::Committed(&self.counters));
@@ -270,6 +301,9 @@ impl Worker {
         self.batch.clear();
         self.restoring = None;
         self.stage.end();
+        if let Some(inbox) = &mut self.inbox {
+            inbox.discard();
+        }
     }
 
     /// Gives up what a fenced member had, and joins as a new one.
@@ -280,7 +314,7 @@ impl Worker {
         let pause = self.fencings.note(&self.config.worker_id(), Instant::now())?;
         tracing::warn!(id = self.config.worker_id(), "fenced; joining again");
         thread::sleep(pause);
-        self.consumer = Some(join(&self.config)?);
+        self.inbox = Some(join(&self.config)?);
         Ok(())
     }
 
@@ -292,14 +326,14 @@ impl Worker {
 
     /// Leaves without waiting for a broker that does not answer.
     fn leave(&mut self) {
-        let Some(consumer) = self.consumer.take() else { return };
-        consumer.context().close();
+        let Some(inbox) = self.inbox.take() else { return };
+        inbox.consumer().context().close();
         let (done, closed) = mpsc::channel();
         let closing = thread::Builder::new().name("close".into()).spawn(move || {
-            if let Err(error) = consumer.unassign() {
+            if let Err(error) = inbox.consumer().unassign() {
                 tracing::warn!(error = %words(&error), "giving partitions up");
             }
-            drop(consumer);
+            drop(inbox);
             // Nobody may be waiting any more.
             let _ = done.send(());
         });
@@ -309,80 +343,32 @@ impl Worker {
     }
 }
 
-fn join(config: &Config) -> Result<BaseConsumer<Group>, EngineError> {
+fn join(config: &Config) -> Result<Inbox<Group>, EngineError> {
     let group: BaseConsumer<Group> = create(&consumer(config), Group::default())?;
     group.subscribe(&config.topics.inputs()).map_err(|error| EngineError::kafka("subscribing", &error))?;
-    Ok(group)
+    Inbox::new(group).map_err(|error| EngineError::kafka("creating a client", &error))
 }
 
-/// A message as a record of the stage; none: not of an input.
-fn record<'a>(message: &'a BorrowedMessage<'_>, names: &[Arc<str>; 2]) -> Option<Record<'a>> {
-    let topic = message.topic();
-    let input = names.iter().position(|name| &**name == topic)?;
+/// What was received as a record of the stage; none: not of an input.
+fn record<'a>(received: Received<'a>, names: &[Arc<str>; 2]) -> Option<Record<'a>> {
+    let input = names.iter().position(|name| received.is_of(name))?;
     Some(Record {
         input,
-        partition: message.partition(),
-        offset: message.offset(),
+        partition: received.partition(),
+        offset: received.offset(),
         // A record without a time does not move the task's clock.
-        at: message.timestamp().to_millis().map_or(Timestamp::EPOCH, Timestamp::from_millis),
-        raw: Raw { key: message.key(), value: message.payload(), headers: message.headers() },
+        at: received.timestamp_millis().map_or(Timestamp::EPOCH, Timestamp::from_millis),
+        raw: Raw { key: received.key(), value: received.value(), headers: received.headers() },
     })
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Verdict {
-    /// The library goes on by itself.
-    Passing,
-    /// The partitions are gone.
-    Lost,
-    /// The member was replaced by another of the same id, maybe its own late self.
-    Fenced,
-}
-
-/// What an error of a poll means.
-fn judge(error: &KafkaError, config: &Config) -> Result<Verdict, EngineError> {
-    match error.rdkafka_error_code() {
-        Some(RDKafkaErrorCode::PollExceeded) => Ok(Verdict::Lost),
-        Some(RDKafkaErrorCode::FencedInstanceId | RDKafkaErrorCode::Fenced) => Ok(Verdict::Fenced),
-        Some(RDKafkaErrorCode::AutoOffsetReset | RDKafkaErrorCode::OffsetOutOfRange) => {
-            Err(EngineError::OffsetLost(format!(
-                "group {} stands at an offset that an input no longer has ({}): events were removed before they were \
-                 read; set the group's offsets where it is to go on",
-                config.group,
-                words(error)
-            )))
-        }
-        Some(RDKafkaErrorCode::UnknownTopicOrPartition | RDKafkaErrorCode::UnknownTopic) => {
-            Err(EngineError::TopicMissing(config.topics.inputs().join(" or ")))
-        }
-        _ => match EngineError::kafka("consuming", error) {
-            denied @ EngineError::NotPermitted(_) => Err(denied),
-            fatal if matches!(error, KafkaError::MessageConsumptionFatal(_)) => Err(fatal),
-            _ => Ok(Verdict::Passing),
-        },
-    }
+/// A record that did not come through the inbox: its partition was assigned without being forwarded.
+fn outside() -> EngineError {
+    EngineError::Kafka { doing: "consuming", words: "a record of a partition that was not forwarded".into() }
 }
 
 /// Wall time; corrected by nothing yet.
 fn wall() -> Timestamp {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     Timestamp::from_micros(i64::try_from(since.as_micros()).unwrap_or(i64::MAX))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn errors_of_a_poll_end_the_engine_only_where_it_cannot_go_on() {
-        let config = Config::default();
-        let judged = |code| judge(&KafkaError::MessageConsumption(code), &config);
-        assert!(matches!(judged(RDKafkaErrorCode::AllBrokersDown), Ok(Verdict::Passing)));
-        assert!(matches!(judged(RDKafkaErrorCode::PollExceeded), Ok(Verdict::Lost)));
-        assert!(matches!(judged(RDKafkaErrorCode::FencedInstanceId), Ok(Verdict::Fenced)));
-        assert!(matches!(judged(RDKafkaErrorCode::AutoOffsetReset), Err(EngineError::OffsetLost(_))));
-        assert!(matches!(judged(RDKafkaErrorCode::TopicAuthorizationFailed), Err(EngineError::NotPermitted(_))));
-        let fatal = judge(&KafkaError::MessageConsumptionFatal(RDKafkaErrorCode::Fail), &config);
-        assert!(matches!(fatal, Err(EngineError::Kafka { .. })));
-    }
 }

@@ -70,6 +70,9 @@ impl FromStr for Timestamp {
     /// RFC 3339 with an offset, and nothing else that ISO 8601 allows; finer than microseconds is cut. An instant after
     /// [`Timestamp::MAX`] is that end: 9999-12-31T23:59:59Z is a customary "never".
     fn from_str(text: &str) -> Result<Self, InvalidTime> {
+        if let Some(time) = usual(text.as_bytes()) {
+            return Ok(time);
+        }
         if !looks_like_rfc3339(text.as_bytes()) {
             return Err(InvalidTime);
         }
@@ -81,6 +84,49 @@ impl FromStr for Timestamp {
         let is_last_year = pieces.date().year() == 9999 && pieces.time().is_some() && pieces.offset().is_some();
         if is_last_year { Ok(Self::MAX) } else { Err(InvalidTime) }
     }
+}
+
+/// Days from 0001-01-01 to 1970-01-01.
+const DAYS_TO_EPOCH: i64 = 719_162;
+/// Days of a common year before each month, and of the whole year.
+const DAYS_BEFORE_MONTH: [i64; 13] = [0, 31, 59, 90, 120, 151, 181, 212, 243, 273, 304, 334, 365];
+
+/// The usual spelling, `YYYY-MM-DDTHH:MM:SS[.…]Z` with up to nine digits of a fraction, read without a parser: nearly
+/// every event has a time, and nearly every time is spelled so. `None` leaves the text to the parser: other spellings,
+/// times that do not exist, leap seconds, years before 1970 and the last one of the calendar.
+fn usual(text: &[u8]) -> Option<Timestamp> {
+    let (b"T", b'-', b'-', b':', b':') = (text.get(10..11)?, text[4], text[7], *text.get(13)?, *text.get(16)?) else {
+        return None;
+    };
+    let [year, month, day] = [number(text.get(0..4)?)?, number(text.get(5..7)?)?, number(text.get(8..10)?)?];
+    let [hour, minute, second] = [number(text.get(11..13)?)?, number(text.get(14..16)?)?, number(text.get(17..19)?)?];
+    let micros = match text.get(19..)? {
+        b"Z" => 0,
+        [b'.', digits @ .., b'Z'] if (1..=9).contains(&digits.len()) => {
+            let nanos = number(digits)? * 10_i64.pow(9 - u32::try_from(digits.len()).ok()?);
+            nanos / 1000
+        }
+        _ => return None,
+    };
+    if !(1970..9999).contains(&year) || !(1..=12).contains(&month) || hour > 23 || minute > 59 || second > 59 {
+        return None;
+    }
+    let leap = i64::from(year % 4 == 0 && (year % 100 != 0 || year % 400 == 0));
+    let before = usize::try_from(month - 1).ok()?;
+    let days_of_month = DAYS_BEFORE_MONTH[before + 1] - DAYS_BEFORE_MONTH[before] + if month == 2 { leap } else { 0 };
+    if !(1..=days_of_month).contains(&day) {
+        return None;
+    }
+    let years = year - 1;
+    let days_before_year = years * 365 + years / 4 - years / 100 + years / 400;
+    let days_in_year = DAYS_BEFORE_MONTH[before] + if month > 2 { leap } else { 0 } + day - 1;
+    let seconds = (days_before_year + days_in_year - DAYS_TO_EPOCH) * 86_400 + hour * 3600 + minute * 60 + second;
+    Some(Timestamp(seconds * 1_000_000 + micros))
+}
+
+/// Digits, and nothing else, as a number.
+fn number(digits: &[u8]) -> Option<i64> {
+    digits.iter().try_fold(0, |number, digit| digit.is_ascii_digit().then(|| number * 10 + i64::from(digit - b'0')))
 }
 
 /// The shape that RFC 3339 leaves no choice about: `YYYY-MM-DDtHH:MM:SS`, then an offset and no zone name.
@@ -143,6 +189,47 @@ mod tests {
         assert_eq!(far.plus(Duration::from_hours(24)), Timestamp::MAX);
         assert!(Timestamp::MIN.to_string().starts_with("0001-01-01"));
         assert_eq!(Timestamp::from_micros(i64::MAX).to_string(), far.to_string());
+    }
+
+    #[test]
+    fn the_usual_spelling_is_read_as_the_parser_reads_it() {
+        let parsed = |text: &str| text.parse::<jiff::Timestamp>().ok().map(jiff::Timestamp::as_microsecond);
+        // Every day of more than four centuries, at a time of its own.
+        for day in 0..160_000_i64 {
+            let micros = day * 86_400_000_000 + day * 539_777_777 % 86_400_000_000;
+            let text = jiff::Timestamp::from_microsecond(micros).expect("in the calendar").to_string();
+            assert_eq!(usual(text.as_bytes()).map(Timestamp::as_micros), Some(micros), "{text}");
+        }
+        for year in ["1970", "1972", "1999", "2000", "2024", "2026", "2100", "9998"] {
+            for rest in
+                ["-02-28T23:59:59Z", "-02-29T00:00:00.1Z", "-03-01T00:00:00.123456789Z", "-12-31T23:59:59.999999Z"]
+            {
+                let text = format!("{year}{rest}");
+                assert_eq!(usual(text.as_bytes()).map(Timestamp::as_micros), parsed(&text), "{text}");
+            }
+        }
+        for text in [
+            "2026-00-10T00:00:00Z",
+            "2026-13-10T00:00:00Z",
+            "2026-04-31T00:00:00Z",
+            "2026-04-00T00:00:00Z",
+            "2026-04-30T24:00:00Z",
+            "2026-04-30T23:60:00Z",
+            "2026-04-30T23:59:60Z",
+            "2026-04-30T23:59:5Z",
+            "2026-04-30T23:59:59.Z",
+            "2026-04-30T23:59:59.1234567890Z",
+            "2026-04-30T23:59:59.1",
+            "2026-04-30t23:59:59z",
+            "9999-04-30T23:59:59Z",
+            "1969-12-31T23:59:59Z",
+            "+026-04-30T23:59:59Z",
+            "2026-04-30",
+            "2026",
+            "",
+        ] {
+            assert_eq!(usual(text.as_bytes()), None, "{text}");
+        }
     }
 
     #[test]

@@ -91,7 +91,7 @@ impl Default for Settings {
             encoding: Encoding::Json,
             commit_interval_ms: 1000,
             commit_gap_ms_min: 5,
-            batch_events_max: 50_000,
+            batch_events_max: 200_000,
             broker_timeout_ms: 10_000,
             broker_outage_ms_max: 300_000,
             start_at_earliest: false,
