@@ -118,6 +118,28 @@ fn healthy(c: &mut Criterion) {
     group.finish();
 }
 
+/// An event of a session that failed before, the first since a commit: the session is unpacked for it.
+fn healthy_of_failing(c: &mut Criterion) {
+    let mut session = busy_session(&registry());
+    session.committed();
+    let texts: Vec<String> =
+        (0..10_000).map(|number| HEALTHY.replace("sess_12345678", &format!("failing_{number}"))).collect();
+    let events: Vec<_> = texts.iter().map(|text| json::event(text, 1024).expect("an event")).collect();
+    let mut effects = Effects::default();
+    let mut next = events.iter().cycle().enumerate();
+    c.bench_function("healthy event of a failing session, committed by 64", |b| {
+        b.iter(|| {
+            let Some((number, event)) = next.next() else { return };
+            let input = Input::Event { position: position(1), event, received_at: Timestamp::EPOCH };
+            session.step(Timestamp::EPOCH, input, &mut effects);
+            if number % 64 == 0 {
+                black_box(session.take_changes());
+                session.committed();
+            }
+        });
+    });
+}
+
 fn failing(c: &mut Criterion) {
     let registry = registry();
     let mut group = c.benchmark_group("failing event");
@@ -184,5 +206,5 @@ fn restoring(c: &mut Criterion) {
     group.finish();
 }
 
-criterion_group!(benches, healthy, failing, restoring);
+criterion_group!(benches, healthy, healthy_of_failing, failing, restoring);
 criterion_main!(benches);

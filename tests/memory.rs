@@ -1,5 +1,8 @@
 //! What a tracked session takes in memory, and what its entry takes in the changelog: printed, and held to a limit.
-#![allow(clippy::disallowed_methods, reason = "a test reads the shipped registry")]
+//!
+//! `REFLEX_SESSIONS=1000000 cargo test --release --test memory -- --nocapture` measures with that many sessions, and how
+//! long they take to be restored.
+#![allow(clippy::disallowed_methods, reason = "a test reads files and a clock")]
 #![allow(clippy::expect_used, reason = "a test that cannot go on fails")]
 
 use std::path::Path;
@@ -14,7 +17,6 @@ use reflex::session::{Effects, Input, Restore, Session};
 #[path = "bad_input/allocations.rs"]
 mod allocations;
 
-const SESSIONS: i64 = 10_000;
 /// Sessions that failed between two commits.
 const BATCH: i64 = 1_000;
 /// Most bytes of a session that failed once, without a live override.
@@ -46,15 +48,20 @@ struct Held {
     live: u32,
 }
 
+fn sessions() -> i64 {
+    std::env::var("REFLEX_SESSIONS").ok().and_then(|text| text.parse().ok()).unwrap_or(10_000)
+}
+
 /// Bytes held for each of many sessions that failed, and bytes of their entries.
 fn held(node: &str, attempt: u32) -> Held {
+    let sessions = sessions();
     let registry = registry();
     let before = allocations::live();
     let mut session = Session::new("session/0", Arc::clone(&registry));
     let mut effects = Effects::default();
     let mut log = Vec::new();
     let mut log_bytes = 0;
-    for number in 0..SESSIONS {
+    for number in 0..sessions {
         let text = failure(number, node, attempt);
         let event = json::event(&text, 1024).expect("an event");
         let now = Timestamp::from_millis(number / 10);
@@ -71,14 +78,16 @@ fn held(node: &str, attempt: u32) -> Held {
     let log_held = log.iter().map(|c| c.key.capacity() + c.value.as_ref().map_or(0, Vec::capacity)).sum::<usize>();
     let held = allocations::live() - before - log_held - log.capacity() * size_of_val(&log[0]);
     let (live, tracked) = session.in_use();
-    assert_eq!(i64::try_from(tracked), Ok(SESSIONS));
+    assert_eq!(i64::try_from(tracked), Ok(sessions));
+    let begun = std::time::Instant::now();
     let mut restore = Restore::new("session/0", registry);
     for change in &log {
         restore.apply(change.key.as_bytes(), change.value.as_deref()).expect("an entry");
     }
     let restored = restore.finish().expect("a state");
+    println!("{sessions} sessions restored in {:.2} s", begun.elapsed().as_secs_f64());
     assert_eq!((restored.state_hash(), restored.in_use()), (session.state_hash(), session.in_use()));
-    let each = |bytes: usize| bytes / usize::try_from(SESSIONS).unwrap_or(1);
+    let each = |bytes: usize| bytes / usize::try_from(sessions).unwrap_or(1);
     Held { bytes: each(held), entry_bytes: each(log_bytes), live }
 }
 
@@ -91,6 +100,6 @@ fn a_tracked_session_takes_few_bytes() {
     told("one failure, signed, no signal", &signed);
     let overridden = held("evaluate_evidence", 3);
     told("one failure, signed, override live", &overridden);
-    assert_eq!((unsigned.live, signed.live, i64::from(overridden.live)), (0, 0, SESSIONS));
+    assert_eq!((unsigned.live, signed.live, i64::from(overridden.live)), (0, 0, sessions()));
     assert!(unsigned.bytes <= BYTES_MAX && signed.bytes <= BYTES_MAX);
 }

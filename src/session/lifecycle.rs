@@ -131,7 +131,18 @@ impl Session {
         if completed && *event.route() != Route::Shadow && node.is_some_and(|n| self.irreversible_nodes.contains(n)) {
             self.passed_irreversible(event);
         }
-        let Some(serial) = self.table.find(event.tenant.as_deref(), &event.session_id) else { return };
+        let concerns_nodes_of_that_name = match event.event_type {
+            EventType::NodeStarted | EventType::NodeCompleted => true,
+            EventType::Progress => node.is_some(),
+            _ => false,
+        };
+        let (tenant, session_id) = (event.tenant.as_deref(), &event.session_id);
+        let found = if concerns_nodes_of_that_name {
+            self.table.find_node(tenant, session_id, node)
+        } else {
+            self.table.find(tenant, session_id)
+        };
+        let Some(serial) = found else { return };
         let artifacts_max = self.registry.limits.artifacts_per_run_max as usize;
         let shadow = *event.route() == Route::Shadow;
         self.table.change(serial, |tracked| {

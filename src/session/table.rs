@@ -17,7 +17,7 @@ use crate::session::intervention::Waiting;
 use crate::session::overrides::Live;
 use crate::session::state::entry::{self, Change, Key, is_default};
 use crate::session::state::names::Names;
-use crate::session::state::pack::Packed;
+use crate::session::state::pack::{Packed, node_bit};
 use crate::session::track::Run;
 
 /// Number of a tracked session: in order of its first failure, never used twice.
@@ -131,6 +131,27 @@ impl Table {
     /// pass here.
     #[must_use]
     pub fn find(&mut self, tenant: Option<&str>, session_id: &str) -> Option<Serial> {
+        let serial = self.look_up(tenant, session_id)?;
+        self.open(serial);
+        Some(serial)
+    }
+
+    /// Finds a session like [`Table::find`] where it may track a node of that name in one of its runs. For events that
+    /// concern such nodes only: most of what a failing session reports need not be unpacked for.
+    #[must_use]
+    pub fn find_node(&mut self, tenant: Option<&str>, session_id: &str, node: Option<&str>) -> Option<Serial> {
+        let serial = self.look_up(tenant, session_id)?;
+        if !self.working.contains_key(&serial) {
+            let nodes = self.packed.get(&serial)?.header(&self.names).nodes;
+            if nodes & node_bit(node) == 0 {
+                return None;
+            }
+            self.open(serial);
+        }
+        Some(serial)
+    }
+
+    fn look_up(&self, tenant: Option<&str>, session_id: &str) -> Option<Serial> {
         if self.by_key.is_empty() {
             return None;
         }
@@ -138,9 +159,7 @@ impl Table {
         let hash = hash(tenant, session_id);
         let same =
             |slot: &Slot| slot.hash == hash && key(packed, working, names, slot.serial()) == Some((tenant, session_id));
-        let serial = by_key.find(spread(hash), same)?.serial();
-        self.open(serial);
-        Some(serial)
+        by_key.find(spread(hash), same).map(|slot| slot.serial())
     }
 
     /// Makes the working copy of a session.

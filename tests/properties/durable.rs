@@ -145,6 +145,14 @@ proptest! {
     }
 
     #[test]
+    fn commits_change_nothing(steps in draft::steps(120), every in 1_usize..4, are_few in any::<bool>()) {
+        let registry = limits(are_few);
+        let never: Vec<_> = crate::world::play(&registry, &steps).iter().map(told).collect();
+        let often = play(&mut World::new(&registry), &steps, every);
+        prop_assert_eq!(never, often.into_iter().map(|(published, seen, _)| (published, seen)).collect::<Vec<_>>());
+    }
+
+    #[test]
     fn taking_twice_in_one_transaction_is_taking_once(steps in draft::steps(60), are_few in any::<bool>()) {
         let registry = limits(are_few);
         let (mut once, mut twice) = (Compacted::new(), Compacted::new());
@@ -239,4 +247,22 @@ fn entries_of_a_later_version_are_read_as_far_as_they_are_known() {
     let mut session = Session::restore("session/0", high(), &entries).unwrap();
     assert_eq!((session.in_use(), session.state_hash()), ((0, 1), full_hash(&entries)));
     assert_eq!(session.take_changes(), vec![]);
+}
+
+#[test]
+fn a_node_that_goes_on_is_reset_in_a_session_committed_since() {
+    let event = |kind: &str, node: &Option<String>| {
+        crate::cases::event(&serde_json::json!({"session_id": "s", "type": kind, "node": node}))
+    };
+    let nodes = (0..64).map(|number| Some(format!("node-{number}"))).chain([None]);
+    for node in nodes {
+        let kinds = ["node_failed", "node_failed", "node_completed", "node_completed", "node_failed"];
+        let steps: Vec<Step> =
+            (0..).zip(kinds).map(|(number, kind)| Step { number, at_ms: number, act: event(kind, &node) }).collect();
+        let last = play(&mut World::new(&high()), &steps, 1).pop().unwrap();
+        assert!(!last.1.contains("retry_budget_exhausted: true"), "{node:?} failed once since it went on: {}", last.1);
+        let without: Vec<Step> = steps.iter().filter(|step| step.number != 3).cloned().collect();
+        let last = play(&mut World::new(&high()), &without, 1).pop().unwrap();
+        assert!(last.1.contains("retry_budget_exhausted: true"), "{node:?} failed three times: {}", last.1);
+    }
 }

@@ -74,7 +74,9 @@ impl Names {
     }
 }
 
-fn hash(text: &str) -> u64 {
+/// Hash of a name; the same in every process.
+#[must_use]
+pub fn hash(text: &str) -> u64 {
     FixedState::with_seed(0).hash_one(text)
 }
 

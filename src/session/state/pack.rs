@@ -8,7 +8,7 @@ use crate::session::intervention::Waiting;
 use crate::session::normalise::Facts;
 use crate::session::overrides::Live;
 use crate::session::state::entry;
-use crate::session::state::names::Names;
+use crate::session::state::names::{self, Names};
 use crate::session::table::Tracked;
 use crate::session::track::{NodeTrack, Previous, Run, ShapeTrack, Sighting};
 
@@ -31,6 +31,8 @@ pub struct Header<'a> {
     pub session_id: &'a str,
     /// When it may have been idle for too long.
     pub idle_at: Timestamp,
+    /// Which nodes its runs track: a bit for each, more than one node to a bit.
+    pub nodes: u32,
     /// Whether overrides, proposals or runs past an irreversible node are to be looked for.
     pub has_more: bool,
 }
@@ -42,7 +44,9 @@ impl Packed {
         let mut writer = Writer { out: Vec::with_capacity(256), names };
         writer.out.extend(hash.to_le_bytes());
         writer.session(tracked);
-        Self(writer.out.into_boxed_slice())
+        let packed = Self(writer.out.into_boxed_slice());
+        debug_assert_eq!(packed.unpack(names), *tracked, "packing loses nothing");
+        packed
     }
 
     /// Hash of its state entry.
@@ -57,9 +61,10 @@ impl Packed {
     pub fn header<'a>(&'a self, names: &'a Names) -> Header<'a> {
         let mut cursor = Cursor(self.0.get(HASH_BYTES..).unwrap_or_default());
         let has_more = cursor.byte() & (IS_HELD | IS_IRREVERSIBLE) != 0;
+        let nodes = u32::from_le_bytes(cursor.array());
         let idle_at = cursor.instant();
         let tenant = cursor.option().map(|number| names.get(number));
-        Header { tenant, session_id: cursor.text(), idle_at, has_more }
+        Header { tenant, session_id: cursor.text(), idle_at, nodes, has_more }
     }
 
     /// The session itself.
@@ -79,6 +84,12 @@ impl Packed {
     fn read(&self, name: &mut dyn FnMut(u32) -> Box<str>) -> Tracked {
         Reader { cursor: Cursor(self.0.get(HASH_BYTES..).unwrap_or_default()), name }.session()
     }
+}
+
+/// The bit of a node in [`Header::nodes`].
+#[must_use]
+pub fn node_bit(name: Option<&str>) -> u32 {
+    1 << (names::hash(name.unwrap_or_default()) >> 59)
 }
 
 struct Writer<'a> {
@@ -132,6 +143,9 @@ impl Writer<'_> {
     fn session(&mut self, tracked: &Tracked) {
         let irreversible = tracked.runs.iter().any(|run| run.irreversible);
         self.out.push(u8::from(tracked.is_held()) * IS_HELD + u8::from(irreversible) * IS_IRREVERSIBLE);
+        let nodes = tracked.runs.iter().flat_map(|run| &run.nodes);
+        let bits = nodes.fold(0, |bits, node| bits | node_bit(node.name.as_deref()));
+        self.out.extend(bits.to_le_bytes());
         self.instant(tracked.idle_at);
         self.option(tracked.tenant.as_deref());
         self.bytes(tracked.session_id.as_bytes());
@@ -274,7 +288,7 @@ impl Reader<'_, '_> {
     }
 
     fn session(mut self) -> Tracked {
-        self.cursor.byte();
+        self.cursor.take(1 + 4);
         Tracked {
             idle_at: self.cursor.instant(),
             tenant: self.option(),

@@ -99,6 +99,17 @@ impl Restore {
         Ok(())
     }
 
+    /// Version of the registry that was active when the last entry `task` taken so far was written.
+    #[must_use]
+    pub fn registry_version(&self) -> Option<&str> {
+        self.task.as_ref().map(|(entry, _)| entry.registry.as_ref())
+    }
+
+    /// Decides by this registry once the task is there: for whoever only then knows which version it is.
+    pub fn activate(&mut self, registry: Arc<Registry>) {
+        self.session.activate(registry);
+    }
+
     /// The task. Of no entries at all it is an empty one.
     ///
     /// # Errors
@@ -144,14 +155,6 @@ impl Session {
         }
         restore.finish()
     }
-}
-
-/// Version of the registry that was active when a `task` entry was written: what to restore the task with.
-///
-/// # Errors
-/// Another format, or no such entry.
-pub fn registry_of(task_value: &[u8]) -> Result<String, RestoreError> {
-    task_entry(task_value).map(|entry| entry.registry.into_owned())
 }
 
 fn task_entry(value: &[u8]) -> Result<TaskEntry<'static>, RestoreError> {
