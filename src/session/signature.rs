@@ -26,11 +26,9 @@ impl Session {
     pub(crate) fn failed(&mut self, arrival: &Arrival<'_>, effects: &mut Effects) {
         let event = arrival.event;
         let registry = self.registry.clone();
-        let facts = Facts::of(event.event_type.as_str(), event.error.as_ref());
-        if facts.is_interrupt(&registry.defaults) {
-            self.counts.interrupts += 1;
+        let Some(facts) = self.facts_of(event) else {
             return;
-        }
+        };
         let shape = facts.shape(&registry);
         if arrival.late {
             self.count_failure(event, shape, effects);
@@ -73,11 +71,9 @@ impl Session {
     pub(crate) fn retries_exhausted(&mut self, arrival: &Arrival<'_>, effects: &mut Effects) {
         let event = arrival.event;
         let registry = self.registry.clone();
-        let facts = Facts::of(event.event_type.as_str(), event.error.as_ref());
-        if facts.is_interrupt(&registry.defaults) {
-            self.counts.interrupts += 1;
+        let Some(facts) = self.facts_of(event) else {
             return;
-        }
+        };
         if arrival.late {
             return;
         }
@@ -104,12 +100,9 @@ impl Session {
     /// comes twice ends nothing.
     pub(crate) fn graph_failed(&mut self, arrival: &Arrival<'_>, effects: &mut Effects) -> bool {
         let event = arrival.event;
-        let registry = self.registry.clone();
-        let facts = Facts::of(event.event_type.as_str(), event.error.as_ref());
-        if facts.is_interrupt(&registry.defaults) {
-            self.counts.interrupts += 1;
+        let Some(facts) = self.facts_of(event) else {
             return true;
-        }
+        };
         let known = self.table.find(event.tenant.as_deref(), &event.session_id);
         if arrival.late || (known.is_none() && facts.is_empty()) {
             return true;
@@ -229,6 +222,14 @@ impl Session {
             || self.may_have_happened(event);
         let fingerprint = signature.fingerprint(&event.graph);
         Some(Case { arrival: *arrival, serial, signature, fingerprint, irreversible })
+    }
+
+    /// What decides the shape of a failure; none where it is an interrupt, an approval or a deferral: counted only.
+    fn facts_of(&mut self, event: &Event<'_>) -> Option<Facts> {
+        let facts = Facts::of(event.event_type.as_str(), event.error.as_ref());
+        let interrupt = facts.is_interrupt(&self.registry.defaults);
+        self.counts.interrupts += u64::from(interrupt);
+        (!interrupt).then_some(facts)
     }
 
     /// The registered graph that was running.
