@@ -5,7 +5,10 @@ use std::fmt;
 use std::time::Duration;
 
 use crate::record::codec::Schemas;
-use crate::record::topic::{DEAD_LETTER_SUFFIX, EVENTS, SESSION_COMMANDS, STATE_SESSION, Topic};
+use crate::record::topic::{
+    COMMANDS, DEAD_LETTER_SUFFIX, EVENTS, FLEET, REGISTRY, SESSION_COMMANDS, STATE_FLEET, STATE_SESSION, TAPE_FLEET,
+    TAPE_SESSION, Topic,
+};
 
 /// How to reach the brokers.
 #[derive(Clone, Default)]
@@ -42,8 +45,20 @@ pub struct TopicNames {
     pub escalations: String,
     /// Every transition.
     pub audit: String,
+    /// Between the stages.
+    pub fleet: String,
+    /// Decisions on cohorts, and what concerns every task.
+    pub commands: String,
+    /// Registry versions.
+    pub registry: String,
+    /// Tape of the session stage.
+    pub tape_session: String,
+    /// Tape of the fleet stage.
+    pub tape_fleet: String,
     /// Changelog of the session stage.
     pub state_session: String,
+    /// Changelog of the fleet stage.
+    pub state_fleet: String,
 }
 
 impl Default for TopicNames {
@@ -55,12 +70,40 @@ impl Default for TopicNames {
             overrides: Topic::Overrides.name().to_owned(),
             escalations: Topic::Escalations.name().to_owned(),
             audit: Topic::Audit.name().to_owned(),
+            fleet: FLEET.to_owned(),
+            commands: COMMANDS.to_owned(),
+            registry: REGISTRY.to_owned(),
+            tape_session: TAPE_SESSION.to_owned(),
+            tape_fleet: TAPE_FLEET.to_owned(),
             state_session: STATE_SESSION.to_owned(),
+            state_fleet: STATE_FLEET.to_owned(),
         }
     }
 }
 
 impl TopicNames {
+    /// The default names with another beginning than `reflex`, for runs that must not meet.
+    #[must_use]
+    pub fn prefixed(prefix: &str) -> Self {
+        let with_prefix = |name: String| name.replacen("reflex", prefix, 1);
+        let default = Self::default();
+        Self {
+            events: with_prefix(default.events),
+            session_commands: with_prefix(default.session_commands),
+            interventions: with_prefix(default.interventions),
+            overrides: with_prefix(default.overrides),
+            escalations: with_prefix(default.escalations),
+            audit: with_prefix(default.audit),
+            fleet: with_prefix(default.fleet),
+            commands: with_prefix(default.commands),
+            registry: with_prefix(default.registry),
+            tape_session: with_prefix(default.tape_session),
+            tape_fleet: with_prefix(default.tape_fleet),
+            state_session: with_prefix(default.state_session),
+            state_fleet: with_prefix(default.state_fleet),
+        }
+    }
+
     /// The configured name of an output topic.
     #[must_use]
     pub fn of(&self, topic: Topic) -> &str {

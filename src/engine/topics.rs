@@ -12,8 +12,8 @@ use crate::engine::error::EngineError;
 const DAY_MS: u64 = 86_400_000;
 /// How long a new topic may take to become visible; over: nobody waits any more, it will.
 const VISIBLE_PATIENCE: Duration = Duration::from_secs(5);
-/// The largest entry of a state fits: as much as a producer hands to a broker.
-const STATE_BYTES_MAX: &str = "10485760";
+/// The largest entry of a state fits, and the largest registry: as much as a producer hands to a broker.
+const BYTES_MAX: (&str, &str) = ("max.message.bytes", "10485760");
 const LOG_APPEND: (&str, &str) = ("message.timestamp.type", "LogAppendTime");
 
 /// One topic as it should be.
@@ -104,6 +104,18 @@ pub fn wanted(names: &TopicNames, partitions: usize, dev: bool) -> Vec<TopicSpec
     };
     // What a dead letter adds to the largest input must fit too.
     let dead_letters = |input: &str| delete(&dead_letters_of(input), 14, &[("max.message.bytes", "2097152")]);
+    let state = |name: &str| {
+        let own = [
+            ("cleanup.policy", "compact"),
+            // A restore reads the active segment too, which is never cleaned.
+            ("segment.ms", "600000"),
+            ("min.cleanable.dirty.ratio", "0.1"),
+            // What was decided within the last hour can be decided again from where its state was.
+            ("min.compaction.lag.ms", "3600000"),
+            BYTES_MAX,
+        ];
+        spec(name, &own)
+    };
     vec![
         delete(&names.events, 7, &[LOG_APPEND]),
         delete(&names.session_commands, 30, &[LOG_APPEND]),
@@ -123,20 +135,18 @@ pub fn wanted(names: &TopicNames, partitions: usize, dev: bool) -> Vec<TopicSpec
         ),
         delete(&names.escalations, 30, &[]),
         delete(&names.audit, 365, &[]),
-        spec(
-            &names.state_session,
-            &[
-                ("cleanup.policy", "compact"),
-                // A restore reads the active segment too, which is never cleaned.
-                ("segment.ms", "600000"),
-                ("min.cleanable.dirty.ratio", "0.1"),
-                // What was decided within the last hour can be decided again from where its state was.
-                ("min.compaction.lag.ms", "3600000"),
-                ("max.message.bytes", STATE_BYTES_MAX),
-            ],
-        ),
+        delete(&names.fleet, 7, &[LOG_APPEND]),
+        delete(&names.commands, 30, &[LOG_APPEND]),
+        TopicSpec { partitions: 1, ..spec(&names.registry, &[("cleanup.policy", "compact"), BYTES_MAX]) },
+        // By the time of the broker, which so tells how far the clock of a worker is off.
+        delete(&names.tape_session, 7, &[LOG_APPEND, BYTES_MAX]),
+        delete(&names.tape_fleet, 7, &[LOG_APPEND, BYTES_MAX]),
+        state(&names.state_session),
+        state(&names.state_fleet),
         dead_letters(&names.events),
         dead_letters(&names.session_commands),
+        dead_letters(&names.fleet),
+        dead_letters(&names.commands),
     ]
 }
 

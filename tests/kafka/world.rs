@@ -75,16 +75,7 @@ impl World {
     }
 
     pub fn topics(&self) -> TopicNames {
-        let named = |topic: &str| format!("{}.{topic}", self.name);
-        TopicNames {
-            events: named("events"),
-            session_commands: named("session-commands"),
-            interventions: named("interventions"),
-            overrides: named("overrides"),
-            escalations: named("escalations"),
-            audit: named("audit"),
-            state_session: named("state.session"),
-        }
+        TopicNames::prefixed(&self.name)
     }
 
     /// The program with this world's settings; further arguments come after them.
@@ -98,7 +89,13 @@ impl World {
             ("OVERRIDES", &topics.overrides),
             ("ESCALATIONS", &topics.escalations),
             ("AUDIT", &topics.audit),
+            ("FLEET", &topics.fleet),
+            ("COMMANDS", &topics.commands),
+            ("REGISTRY", &topics.registry),
+            ("TAPE_SESSION", &topics.tape_session),
+            ("TAPE_FLEET", &topics.tape_fleet),
             ("STATE_SESSION", &topics.state_session),
+            ("STATE_FLEET", &topics.state_fleet),
         ] {
             command.env(format!("REFLEX_TOPICS_{name}"), value);
         }

@@ -140,14 +140,6 @@ pub fn kept(plan: Plan, partitions: usize) -> String {
 }
 
 fn names(run: &str, events: Option<&str>) -> TopicNames {
-    let named = |topic: &str| format!("{PREFIX}.{run}.{topic}");
-    TopicNames {
-        events: events.map_or_else(|| named("events"), str::to_owned),
-        session_commands: named("session-commands"),
-        interventions: named("interventions"),
-        overrides: named("overrides"),
-        escalations: named("escalations"),
-        audit: named("audit"),
-        state_session: named("state.session"),
-    }
+    let names = TopicNames::prefixed(&format!("{PREFIX}.{run}"));
+    TopicNames { events: events.map_or_else(|| names.events.clone(), str::to_owned), ..names }
 }

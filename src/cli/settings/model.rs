@@ -120,15 +120,61 @@ pub struct Topics {
     pub escalations: String,
     /// Every transition.
     pub audit: String,
+    /// Between the stages.
+    pub fleet: String,
+    /// Decisions on cohorts, and what concerns every task.
+    pub commands: String,
+    /// Registry versions.
+    pub registry: String,
+    /// Tape of the session stage.
+    pub tape_session: String,
+    /// Tape of the fleet stage.
+    pub tape_fleet: String,
     /// Changelog of the session stage.
     pub state_session: String,
+    /// Changelog of the fleet stage.
+    pub state_fleet: String,
+}
+
+/// The same fields under both names.
+macro_rules! topics {
+    ($from:expr, $source:ident, $target:ident) => {{
+        let $source {
+            events,
+            session_commands,
+            interventions,
+            overrides,
+            escalations,
+            audit,
+            fleet,
+            commands,
+            registry,
+            tape_session,
+            tape_fleet,
+            state_session,
+            state_fleet,
+        } = $from;
+        $target {
+            events,
+            session_commands,
+            interventions,
+            overrides,
+            escalations,
+            audit,
+            fleet,
+            commands,
+            registry,
+            tape_session,
+            tape_fleet,
+            state_session,
+            state_fleet,
+        }
+    }};
 }
 
 impl Default for Topics {
     fn default() -> Self {
-        let TopicNames { events, session_commands, interventions, overrides, escalations, audit, state_session } =
-            TopicNames::default();
-        Self { events, session_commands, interventions, overrides, escalations, audit, state_session }
+        topics!(TopicNames::default(), TopicNames, Self)
     }
 }
 
@@ -136,9 +182,7 @@ impl Topics {
     /// For the engine.
     #[must_use]
     pub fn names(&self) -> TopicNames {
-        let Self { events, session_commands, interventions, overrides, escalations, audit, state_session } =
-            self.clone();
-        TopicNames { events, session_commands, interventions, overrides, escalations, audit, state_session }
+        topics!(self.clone(), Self, TopicNames)
     }
 }
 
