@@ -12,6 +12,8 @@ impl From<EngineError> for Failure {
             EngineError::NotAppendTime(..)
             | EngineError::NotCompacted(..)
             | EngineError::State { .. }
+            | EngineError::RegistryMissing { .. }
+            | EngineError::Unpublishable(_)
             | EngineError::Partitions(..)
             | EngineError::TooFewBrokers(_)
             | EngineError::Locked(_)

@@ -23,7 +23,7 @@ fn judge(
     if let Some(missing) = names.iter().find(|name| !topics.contains_key(*name)) {
         return Err(EngineError::TopicMissing(missing.clone()));
     }
-    let [events, commands] = config.topics.inputs();
+    let [events, commands, ..] = config.topics.inputs();
     for input in [events, commands] {
         let stamp = topics[input].configs.get("message.timestamp.type").map_or("", String::as_str);
         if stamp != "LogAppendTime" {

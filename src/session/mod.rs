@@ -198,10 +198,10 @@ impl Session {
         &self.counts
     }
 
-    /// Version of the registry it decides by; empty: none was ever activated.
+    /// What it decides by; a registry without a version: none was ever activated.
     #[must_use]
-    pub fn registry_version(&self) -> &str {
-        &self.registry.version
+    pub fn registry(&self) -> &Arc<Registry> {
+        &self.registry
     }
 
     /// Use of the guards now: live overrides and tracked sessions.
