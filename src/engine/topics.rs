@@ -262,7 +262,8 @@ mod tests {
         let names: std::collections::BTreeSet<&str> = specs.iter().map(|spec| spec.name.as_str()).collect();
         assert_eq!((specs.len(), names.len()), (17, 17));
         let spec = &specs[0];
-        let mut is = TopicFacts { partitions: 8, replication: 3, configs: spec.configs.clone(), own: Configs::new() };
+        let mut is =
+            TopicFacts { partitions: 8, replication: 3, configs: spec.configs.clone(), ..TopicFacts::default() };
         assert_eq!(compare(spec, Some(&is)), []);
         assert_eq!(compare(spec, None), [Change::Create]);
         is.partitions = 4;
