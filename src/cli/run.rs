@@ -104,6 +104,7 @@ pub fn config(settings: &Settings, instance: &str) -> Result<Config, Failure> {
         broker_timeout: Duration::from_millis(settings.broker_timeout_ms),
         outage_max: Duration::from_millis(settings.broker_outage_ms_max),
         start_at_earliest: settings.start_at_earliest,
+        dev: settings.dev,
         check_topics: true,
     })
 }

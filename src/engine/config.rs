@@ -190,6 +190,8 @@ pub struct Config {
     pub outage_max: Duration,
     /// Whether a task that has state, but whose group has no offsets, begins at the earliest offset. Else it refuses.
     pub start_at_earliest: bool,
+    /// Whether one copy of everything is enough: a single broker, to try things on.
+    pub dev: bool,
     /// Whether topics are looked at first (existence, `LogAppendTime`, equal partition counts). Off for an embedded
     /// broker without an admin interface only.
     pub check_topics: bool,
@@ -212,6 +214,7 @@ impl Default for Config {
             broker_timeout: Duration::from_secs(10),
             outage_max: Duration::from_mins(5),
             start_at_earliest: false,
+            dev: false,
             check_topics: true,
         }
     }

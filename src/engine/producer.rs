@@ -113,7 +113,8 @@ impl ProducerContext for Deliveries {
 }
 
 impl Deliveries {
-    fn new(reports: &Arc<Reports>) -> Self {
+    /// No report yet.
+    pub fn new(reports: &Arc<Reports>) -> Self {
         let (delivered, failed) = (AtomicU64::new(0), AtomicU64::new(0));
         Self { reports: Arc::clone(reports), delivered, failed, error: Mutex::default() }
     }
