@@ -18,6 +18,7 @@ pub mod overrides;
 pub mod position;
 pub mod scope;
 pub mod signature;
+pub mod task;
 pub mod text;
 pub mod time;
 pub mod topic;

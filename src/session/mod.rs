@@ -7,11 +7,9 @@
 //! Invariant: the same inputs in the same order give the same effects, byte for byte, and a healthy event of a session
 //! without a failure allocates nothing (`tests/determinism.rs`, `tests/allocation.rs`).
 
-pub mod chain;
 pub mod commands;
 pub mod counts;
 pub mod deadlines;
-pub mod effects;
 pub mod guards;
 pub mod ids;
 pub mod intervention;
@@ -22,16 +20,14 @@ pub mod normalise;
 pub mod overrides;
 pub mod rate;
 pub mod response;
-pub mod seen;
 pub mod signature;
 pub mod state;
 pub mod table;
 pub mod track;
 
+pub use crate::record::task::{Change, Effects, RestoreError};
 pub use counts::Counts;
-pub use effects::Effects;
-pub use state::entry::Change;
-pub use state::restore::{Restore, RestoreError};
+pub use state::restore::Restore;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -39,11 +35,11 @@ use std::sync::Arc;
 use crate::record::command::Command;
 use crate::record::event::{Event, EventType, Route};
 use crate::record::position::Position;
+use crate::record::task::chain::Chain;
+use crate::record::task::seen::Seen;
 use crate::record::time::Timestamp;
 use crate::registry::Registry;
-use crate::session::chain::Chain;
 use crate::session::guards::Guards;
-use crate::session::seen::Seen;
 use crate::session::state::Marks;
 use crate::session::table::Table;
 
@@ -121,7 +117,7 @@ impl Session {
             table: Table::default(),
             guards: Guards::default(),
             chain: Chain::new(task),
-            seen: Seen::default(),
+            seen: Seen::new('c'),
             counts: Counts::default(),
         }
     }

@@ -21,7 +21,7 @@ const RECORDS: [(&str, &str); 7] = [
 ];
 
 /// Modules whose types are parts of records, or travel inside the program only, with what they are.
-const PARTS: [(&str, &str); 9] = [
+const PARTS: [(&str, &str); 10] = [
     ("object", "one JSON object as bytes: part of an event"),
     ("observation", "rows for the fleet stage; its topic comes with that stage"),
     ("open_enum", "words that may grow"),
@@ -29,6 +29,7 @@ const PARTS: [(&str, &str); 9] = [
     ("position", "topic, partition, offset: part of evidence"),
     ("scope", "part of interventions and overrides"),
     ("signature", "part of interventions"),
+    ("task", "entries of state travel on changelogs, for the engine alone"),
     ("text", "text of an event"),
     ("time", "a time"),
 ];

@@ -19,9 +19,9 @@ pub mod restore;
 
 use std::sync::Arc;
 
+use crate::record::task::chain::Chain;
 use crate::record::time::Timestamp;
 use crate::registry::Registry;
-use crate::session::chain::Chain;
 use crate::session::state::entry::{Change, FORMAT, Key, TaskEntry};
 use crate::session::{Counts, Session, dimensions, signature};
 

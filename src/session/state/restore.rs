@@ -5,40 +5,14 @@ use std::sync::Arc;
 
 use serde::de::DeserializeOwned;
 
+use crate::record::task::chain::Chain;
+use crate::record::task::entry::{self, RestoreError};
+use crate::record::task::seen::IdEntry;
 use crate::record::time::Timestamp;
 use crate::registry::Registry;
 use crate::session::Session;
-use crate::session::chain::Chain;
-use crate::session::state::entry::{self, CommandEntry, FORMAT, Key, RateEntry, TaskEntry};
+use crate::session::state::entry::{FORMAT, Key, RateEntry, TaskEntry};
 use crate::session::table::Tracked;
-
-/// Why a task cannot be restored. None of these heals by trying again.
-#[derive(Debug, thiserror::Error)]
-pub enum RestoreError {
-    /// Written by a version of another form of entries.
-    #[error("state of format {found}, this version reads format {FORMAT}: restore with the version that wrote it")]
-    Format {
-        /// The format found.
-        found: u32,
-    },
-    /// A key that is none of a session task.
-    #[error("`{key}` is no key of a session task")]
-    Key {
-        /// The key, as far as it is text.
-        key: String,
-    },
-    /// A value that is not what its key says.
-    #[error("entry `{key}`: {why}")]
-    Value {
-        /// The key.
-        key: String,
-        /// What is wrong.
-        why: String,
-    },
-    /// Entries that do not belong together.
-    #[error("entries do not fit together: {0}")]
-    Torn(&'static str),
-}
 
 /// A task that is being restored, entry by entry.
 #[derive(Debug)]
@@ -64,7 +38,8 @@ impl Restore {
     /// # Errors
     /// A record that no session task of this format wrote.
     pub fn apply(&mut self, key: &[u8], value: Option<&[u8]>) -> Result<(), RestoreError> {
-        let parsed = Key::parse(key).ok_or_else(|| RestoreError::Key { key: String::from_utf8_lossy(key).into() })?;
+        let parsed = Key::parse(key)
+            .ok_or_else(|| RestoreError::Key { key: String::from_utf8_lossy(key).into(), stage: "session" })?;
         let hash = value.map(|value| entry::hash(key, value));
         let before = match parsed {
             Key::Session(serial) => {
@@ -78,7 +53,7 @@ impl Restore {
                 self.session.table.put(serial, tracked.as_ref().zip(hash))
             }
             Key::Command(sequence) => {
-                let id = value.map(|value| read::<CommandEntry<'static>>(parsed, value)).transpose()?;
+                let id = value.map(|value| read::<IdEntry<'static>>(parsed, value)).transpose()?;
                 let before = match id.zip(hash) {
                     Some((entry, hash)) => self.commands.insert(sequence, (entry.id.into_owned(), hash)),
                     None => self.commands.remove(&sequence),
@@ -90,7 +65,7 @@ impl Restore {
                 self.session.guards.interventions.restore(second, entry.zip(hash))
             }
             Key::Task => {
-                let entry = value.map(task_entry).transpose()?;
+                let entry = value.map(|value| entry::read_task(value, FORMAT)).transpose()?;
                 std::mem::replace(&mut self.task, entry.zip(hash)).map(|(_, hash)| hash)
             }
         };
@@ -157,18 +132,6 @@ impl Session {
     }
 }
 
-fn task_entry(value: &[u8]) -> Result<TaskEntry<'static>, RestoreError> {
-    /// All that is sure of an entry of whatever format.
-    #[derive(serde::Deserialize)]
-    struct Format {
-        format: u32,
-    }
-    match read::<Format>(Key::Task, value)?.format {
-        FORMAT => read(Key::Task, value),
-        found => Err(RestoreError::Format { found }),
-    }
-}
-
 fn read<T: DeserializeOwned>(key: Key, value: &[u8]) -> Result<T, RestoreError> {
-    entry::decode(value).map_err(|error| RestoreError::Value { key: key.text(), why: error.to_string() })
+    entry::read(&key.text(), value)
 }
