@@ -18,7 +18,7 @@ pub const TOPIC_BYTES_MAX: usize = 1_048_588;
 /// Where outputs go and how large they may be.
 #[derive(Debug)]
 pub struct Outlets {
-    topics: [(Topic, Arc<str>); 4],
+    topics: [(Topic, Arc<str>); 5],
     state: Arc<str>,
     dead_letters: [Arc<str>; 2],
     bytes_max: BTreeMap<String, usize>,
@@ -93,5 +93,6 @@ fn kind(record: &Record) -> RecordKind {
         Record::Override(_) => RecordKind::Override,
         Record::Escalation(_) => RecordKind::Escalation,
         Record::Audit(_) => RecordKind::Audit,
+        Record::Fleet(_) => RecordKind::Fleet,
     }
 }

@@ -10,6 +10,7 @@
 pub mod commands;
 pub mod counts;
 pub mod deadlines;
+pub mod exposure;
 pub mod guards;
 pub mod ids;
 pub mod intervention;
@@ -20,6 +21,7 @@ pub mod normalise;
 pub mod overrides;
 pub mod rate;
 pub mod response;
+pub mod rows;
 pub mod signature;
 pub mod state;
 pub mod table;
@@ -39,6 +41,7 @@ use crate::record::task::chain::Chain;
 use crate::record::task::seen::Seen;
 use crate::record::time::Timestamp;
 use crate::registry::Registry;
+use crate::session::exposure::Exposure;
 use crate::session::guards::Guards;
 use crate::session::state::Marks;
 use crate::session::table::Table;
@@ -95,6 +98,9 @@ pub struct Session {
     guards: Guards,
     chain: Chain,
     seen: Seen,
+    /// Graphs that reported a start: their runs are counted by starts.
+    graphs: Seen,
+    exposure: Exposure,
     counts: Counts,
     marks: Marks,
 }
@@ -106,11 +112,13 @@ impl Session {
     /// An empty task; `task` names it in the audit chain (`session/PARTITION`).
     #[must_use]
     pub fn new(task: &str, registry: Arc<Registry>) -> Self {
+        let dimensions = dimensions(&registry);
         Self {
             task: task.to_owned(),
             now: Timestamp::MIN,
             irreversible_nodes: signature::irreversible_nodes(&registry),
-            dimensions: dimensions(&registry),
+            exposure: Exposure::new(&registry, &dimensions),
+            dimensions,
             marks: Marks::new(&registry),
             registry,
             frozen: false,
@@ -118,6 +126,7 @@ impl Session {
             guards: Guards::default(),
             chain: Chain::new(task),
             seen: Seen::new('c'),
+            graphs: Seen::new('g'),
             counts: Counts::default(),
         }
     }
@@ -157,8 +166,14 @@ impl Session {
             EventType::NodeStarted | EventType::NodeCompleted | EventType::Progress | EventType::ArtifactProduced => {
                 self.went_on(event);
             }
-            EventType::GraphStarted => self.graph_started(event),
-            EventType::GraphCompleted => self.run_ended(arrival, effects),
+            EventType::GraphStarted => {
+                self.expose(arrival);
+                self.graph_started(event);
+            }
+            EventType::GraphCompleted => {
+                self.expose(arrival);
+                self.run_ended(arrival, effects);
+            }
             EventType::GraphFailed => {
                 if self.graph_failed(arrival, effects) {
                     self.run_ended(arrival, effects);

@@ -105,9 +105,11 @@ impl Session {
         };
         let known = self.table.find(event.tenant.as_deref(), &event.session_id);
         if arrival.late || (known.is_none() && facts.is_empty()) {
+            self.expose(arrival);
             return true;
         }
         let Some(serial) = self.admit(arrival) else { return false };
+        self.expose(arrival);
         let last = self.table.get(serial).and_then(|tracked| {
             let run = tracked.run_index(&event.graph, event.run_id.as_deref(), *event.route() == Route::Shadow)?;
             let place = tracked.runs[run].last_failing(Lane::of(event))?;

@@ -6,6 +6,7 @@
 //! |---|---|---|
 //! | `s/SERIAL` | [`Tracked`](crate::session::table::Tracked) | tracked session |
 //! | `c/SEQUENCE` | [`IdEntry`](crate::record::task::seen::IdEntry) | command id remembered |
+//! | `g/SEQUENCE` | [`IdEntry`](crate::record::task::seen::IdEntry) | graph that reported a start |
 //! | `r/SECOND` | [`RateEntry`] | second of the last minute with interventions |
 //! | `task` | [`TaskEntry`] | task |
 //!
@@ -28,6 +29,8 @@ pub enum Key {
     Session(u64),
     /// A command id, by the number of the command.
     Command(u64),
+    /// A graph that reported a start, by its number.
+    Graph(u64),
     /// Interventions of a second, as seconds since the epoch.
     Second(i64),
     /// What the task has one of.
@@ -41,6 +44,7 @@ impl Key {
         match self {
             Self::Session(serial) => format!("s/{serial:016x}"),
             Self::Command(sequence) => format!("c/{sequence:016x}"),
+            Self::Graph(number) => format!("g/{number:016x}"),
             Self::Second(second) => format!("r/{second:016x}"),
             Self::Task => String::from("task"),
         }
@@ -53,6 +57,7 @@ impl Key {
             b"task" => Some(Self::Task),
             [b's', b'/', digits @ ..] => number(digits).map(Self::Session),
             [b'c', b'/', digits @ ..] => number(digits).map(Self::Command),
+            [b'g', b'/', digits @ ..] => number(digits).map(Self::Graph),
             [b'r', b'/', digits @ ..] => number(digits).map(|number| Self::Second(number.cast_signed())),
             _ => None,
         }
@@ -81,6 +86,9 @@ pub struct TaskEntry<'a> {
     /// Number of the next command.
     #[serde(default)]
     pub next_command: u64,
+    /// Number of the next graph.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub next_graph: u64,
     /// Until when runs past an irreversible node may be unknown, in microseconds since the epoch.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub irreversible_unknown_until: Option<i64>,

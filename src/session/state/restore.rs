@@ -14,12 +14,16 @@ use crate::session::Session;
 use crate::session::state::entry::{FORMAT, Key, RateEntry, TaskEntry};
 use crate::session::table::Tracked;
 
+/// Ids by number, with the hashes of their entries.
+type Ids = BTreeMap<u64, (String, u128)>;
+
 /// A task that is being restored, entry by entry.
 #[derive(Debug)]
 pub struct Restore {
     session: Session,
     task: Option<(TaskEntry<'static>, u128)>,
-    commands: BTreeMap<u64, (String, u128)>,
+    commands: Ids,
+    graphs: Ids,
     sum: u128,
     is_empty: bool,
 }
@@ -29,7 +33,7 @@ impl Restore {
     #[must_use]
     pub fn new(task: &str, registry: Arc<Registry>) -> Self {
         let session = Session::new(task, registry);
-        Self { session, task: None, commands: BTreeMap::new(), sum: 0, is_empty: true }
+        Self { session, task: None, commands: Ids::new(), graphs: Ids::new(), sum: 0, is_empty: true }
     }
 
     /// Takes one record of the changelog, in its order; no value is a tombstone. The last value of a key counts, so that
@@ -52,14 +56,8 @@ impl Restore {
                 }
                 self.session.table.put(serial, tracked.as_ref().zip(hash))
             }
-            Key::Command(sequence) => {
-                let id = value.map(|value| read::<IdEntry<'static>>(parsed, value)).transpose()?;
-                let before = match id.zip(hash) {
-                    Some((entry, hash)) => self.commands.insert(sequence, (entry.id.into_owned(), hash)),
-                    None => self.commands.remove(&sequence),
-                };
-                before.map(|(_, hash)| hash)
-            }
+            Key::Command(sequence) => restore_id(&mut self.commands, parsed, sequence, value.zip(hash))?,
+            Key::Graph(sequence) => restore_id(&mut self.graphs, parsed, sequence, value.zip(hash))?,
             Key::Second(second) => {
                 let entry = value.map(|value| read::<RateEntry>(parsed, value)).transpose()?;
                 self.session.guards.interventions.restore(second, entry.zip(hash))
@@ -90,7 +88,7 @@ impl Restore {
     /// # Errors
     /// Entries that do not belong together.
     pub fn finish(self) -> Result<Session, RestoreError> {
-        let Self { mut session, task, commands, sum, is_empty } = self;
+        let Self { mut session, task, commands, graphs, sum, is_empty } = self;
         if is_empty {
             return Ok(session);
         }
@@ -98,9 +96,12 @@ impl Restore {
         if session.table.last().is_some_and(|last| last >= entry.next_serial) {
             return Err(RestoreError::Torn("a session is newer than the task"));
         }
-        let ids = commands.into_iter().map(|(sequence, (id, _))| (sequence, id));
-        if !session.seen.restore(ids, entry.next_command) {
+        let ids = |ids: Ids| ids.into_iter().map(|(sequence, (id, _))| (sequence, id));
+        if !session.seen.restore(ids(commands), entry.next_command) {
             return Err(RestoreError::Torn("a command is missing or newer than the task"));
+        }
+        if !session.graphs.restore(ids(graphs), entry.next_graph) {
+            return Err(RestoreError::Torn("a graph is missing or newer than the task"));
         }
         session.now = Timestamp::from_micros(entry.now);
         session.frozen = entry.frozen;
@@ -130,6 +131,20 @@ impl Session {
         }
         restore.finish()
     }
+}
+
+/// Puts the entry of an id in place, or takes it out. Gives the hash of the entry that was there before.
+fn restore_id(
+    ids: &mut Ids,
+    key: Key,
+    sequence: u64,
+    entry: Option<(&[u8], u128)>,
+) -> Result<Option<u128>, RestoreError> {
+    let before = match entry {
+        Some((value, hash)) => ids.insert(sequence, (read::<IdEntry<'static>>(key, value)?.id.into_owned(), hash)),
+        None => ids.remove(&sequence),
+    };
+    Ok(before.map(|(_, hash)| hash))
 }
 
 fn read<T: DeserializeOwned>(key: Key, value: &[u8]) -> Result<T, RestoreError> {
