@@ -112,6 +112,7 @@ impl TopicNames {
             Topic::Overrides => &self.overrides,
             Topic::Escalations => &self.escalations,
             Topic::Audit => &self.audit,
+            Topic::Fleet => &self.fleet,
         }
     }
 

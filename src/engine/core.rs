@@ -8,9 +8,10 @@ use crate::record::codec::DecodeLimits;
 use crate::record::command::Command;
 use crate::record::dead_letter::Rejection;
 use crate::record::position::Position;
+use crate::record::task::{Change, Effects};
 use crate::record::time::Timestamp;
 use crate::registry::Registry;
-use crate::session::{self, Change, Effects, Session};
+use crate::session::{self, Session};
 
 /// The state of a task, with its rules.
 pub enum Core {
@@ -80,7 +81,7 @@ impl Core {
     /// What has added up since the last commit, as effects.
     pub fn flush(&mut self, effects: &mut Effects) {
         match self {
-            Self::Session(_) => effects.clear(),
+            Self::Session(session) => session.flush(effects),
         }
     }
 

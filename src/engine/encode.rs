@@ -20,7 +20,7 @@ pub const TOPIC_BYTES_MAX: usize = 1_048_588;
 /// Where outputs go and how large they may be.
 #[derive(Debug)]
 pub struct Outlets {
-    topics: [(Topic, Arc<str>); 4],
+    topics: [(Topic, Arc<str>); 5],
     /// By stage.
     state: [Arc<str>; 2],
     tape: [Arc<str>; 2],
@@ -112,5 +112,6 @@ fn kind(record: &Record) -> RecordKind {
         Record::Override(_) => RecordKind::Override,
         Record::Escalation(_) => RecordKind::Escalation,
         Record::Audit(_) => RecordKind::Audit,
+        Record::Fleet(_) => RecordKind::Fleet,
     }
 }

@@ -79,11 +79,12 @@ fn all_there(names: &[String], facts: &Facts) -> Result<(), EngineError> {
 pub fn transactions(config: &Config) -> Option<Finding> {
     let mut client = client::producer(config);
     client.set("transactional.id", check_id(&config.group));
-    let tried = client::create::<Transactional, _>(&client, Deliveries::new(&Arc::new(Reports::new(&config.topics)))).and_then(|producer| {
-        let begun = producer.init_transactions(config.broker_timeout);
-        discard(producer);
-        begun.map_err(|error| EngineError::kafka("beginning transactions", &error))
-    });
+    let tried = client::create::<Transactional, _>(&client, Deliveries::new(&Arc::new(Reports::new(&config.topics))))
+        .and_then(|producer| {
+            let begun = producer.init_transactions(config.broker_timeout);
+            discard(producer);
+            begun.map_err(|error| EngineError::kafka("beginning transactions", &error))
+        });
     tried.err().map(|error| Finding {
         is_grave: true,
         place: "the cluster".into(),

@@ -25,8 +25,8 @@ use crate::record::command::Verb;
 use crate::record::dead_letter::{Code, Rejection};
 
 use crate::record::position::Position;
+use crate::record::task::Effects;
 use crate::record::time::Timestamp;
-use crate::session::Effects;
 
 /// A task whose deadline has passed gets a tick when it has had no input for this long: what is still on its way to it
 /// goes first. The tick's time is behind the wall clock by as much.
