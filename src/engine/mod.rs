@@ -11,6 +11,7 @@
 //!              native          records in batches through a private queue; the only unsafe code
 //!              encode, dead_letter   effects and refusals as records
 //!              telemetry       what the log says of it
+//!              health, lag, watch   what it shows to the outside
 //!              verdict         what an error of a poll means
 //!              transaction, producer, classifier   all or nothing, and what an error means
 //!  publish ── a feed of events, for `reflex publish`
@@ -29,14 +30,16 @@ mod changelog;
 mod classifier;
 pub mod client;
 pub mod config;
-mod counters;
+pub mod counters;
 mod dead_letter;
 pub mod embedded;
 mod encode;
 mod error;
 mod fencing;
+pub mod health;
 pub mod home;
 mod intake;
+pub mod lag;
 mod native;
 mod patience;
 mod preflight;
@@ -47,6 +50,7 @@ mod telemetry;
 pub mod topics;
 mod transaction;
 mod verdict;
+pub mod watch;
 mod worker;
 
 pub use config::{Cluster, Config, Encoding, TopicNames};

@@ -12,11 +12,12 @@ use crate::engine::counters::Counters;
 use crate::engine::dead_letter::letter;
 use crate::engine::encode::Outlets;
 use crate::engine::intake::{Intake, Raw};
+use crate::engine::watch::{InputView, Snapshot, TaskView};
 use crate::record::dead_letter::Rejection;
 use crate::record::position::Position;
 use crate::record::time::Timestamp;
 use crate::registry::Registry;
-use crate::session::{Effects, Input as StepInput, Session};
+use crate::session::{Counts, Effects, Input as StepInput, Session};
 
 /// A task whose deadline has passed gets a tick when it has had no input for this long: what is still on its way to it
 /// goes first. The tick's time is behind the wall clock by as much.
@@ -40,6 +41,8 @@ pub struct Record<'a> {
 struct Task {
     session: Session,
     last_input: Instant,
+    /// Append times of the records read last, by input.
+    read_at: [Option<Timestamp>; 2],
 }
 
 /// The tasks of one worker.
@@ -51,6 +54,8 @@ pub struct Stage {
     tasks: BTreeMap<i32, Task>,
     committed: Committed,
     effects: Effects,
+    /// What the tasks counted that it has no longer.
+    ended: Counts,
 }
 
 impl Stage {
@@ -64,6 +69,7 @@ impl Stage {
             tasks: BTreeMap::new(),
             committed: Committed::new(),
             effects: Effects::default(),
+            ended: Counts::default(),
         }
     }
 
@@ -94,8 +100,11 @@ impl Stage {
 
     /// Begins the tasks of these partitions.
     pub fn begin(&mut self, Restored { committed, sessions }: Restored, now: Instant) {
-        self.tasks =
-            sessions.into_iter().map(|(partition, session)| (partition, Task { session, last_input: now })).collect();
+        self.end();
+        self.tasks = sessions
+            .into_iter()
+            .map(|(partition, session)| (partition, Task { session, last_input: now, read_at: [None; 2] }))
+            .collect();
         self.committed = committed;
     }
 
@@ -106,8 +115,33 @@ impl Stage {
         }
     }
 
+    /// What there is to see from outside.
+    pub fn view(&self, counters: &Counters) -> Snapshot {
+        let mut session = self.ended.clone();
+        self.tasks.values().for_each(|task| session.add(task.session.counts()));
+        let tasks = self.tasks.iter().map(|(partition, task)| {
+            let (overrides_live, tracked) = task.session.in_use();
+            TaskView {
+                task: format!("session/{partition}").into(),
+                partition: *partition,
+                watermark: task.session.watermark(),
+                sessions_tracked: tracked as u64,
+                overrides_live: u64::from(overrides_live),
+                state_bytes: task.session.state_bytes(),
+            }
+        });
+        let inputs = self.committed.iter().map(|(input, committed)| InputView {
+            topic: Arc::clone(&self.names[input.topic]),
+            partition: input.partition,
+            committed: *committed,
+            read_at: self.tasks.get(&input.partition).and_then(|task| task.read_at[input.topic]),
+        });
+        Snapshot { counters: counters.clone(), session, tasks: tasks.collect(), inputs: inputs.collect() }
+    }
+
     /// Ends all tasks; what they know is forgotten.
     pub fn end(&mut self) {
+        self.tasks.values().for_each(|task| self.ended.add(task.session.counts()));
         self.tasks.clear();
         self.committed.clear();
     }
@@ -148,6 +182,7 @@ impl Stage {
         };
         let Some(task) = self.tasks.get_mut(&record.partition) else { return };
         task.last_input = now;
+        task.read_at[record.input] = Some(record.at);
         let position =
             Position { topic: &self.names[record.input], partition: record.partition, offset: record.offset };
         self.effects.clear();

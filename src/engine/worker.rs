@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
 use std::thread;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 use rdkafka::consumer::{BaseConsumer, Consumer};
 use rdkafka::error::KafkaError;
@@ -26,6 +26,7 @@ use crate::engine::counters::Counters;
 use crate::engine::encode::Outlets;
 use crate::engine::error::{EngineError, words};
 use crate::engine::fencing::Fencings;
+use crate::engine::health::Phase;
 use crate::engine::intake::Raw;
 use crate::engine::native::inbox::{Inbox, Received};
 use crate::engine::preflight;
@@ -33,6 +34,7 @@ use crate::engine::stage::{Record, Stage};
 use crate::engine::telemetry::Telemetry;
 use crate::engine::transaction::{Outcome, Publisher};
 use crate::engine::verdict::{Verdict, judge};
+use crate::engine::watch::wall;
 use crate::record::time::Timestamp;
 use crate::registry::Registry;
 
@@ -71,8 +73,13 @@ pub fn run(
     stop: &Arc<AtomicBool>,
     on_progress: OnProgress<'_>,
 ) -> Result<Counters, EngineError> {
-    let mut worker = Worker::start(config, registry, stop)?;
-    let ended = worker.work(on_progress);
+    let watch = Arc::clone(&config.watch);
+    let failed = |error| {
+        watch.vital.enter(Phase::Failed, 0, Instant::now());
+        error
+    };
+    let mut worker = Worker::start(config, registry, stop).map_err(failed)?;
+    let ended = worker.work(on_progress).map_err(failed);
     worker.close();
     tracing::info!(counters = %worker.counters, "worker stopped");
     ended.map(|()| worker.counters)
@@ -133,7 +140,9 @@ impl Worker {
     }
 
     fn work(&mut self, on_progress: OnProgress<'_>) -> Result<(), EngineError> {
+        self.config.watch.vital.enter(Phase::Joining, 0, Instant::now());
         while !self.stop.load(Ordering::Relaxed) {
+            self.config.watch.vital.beat(self.counters.inputs, Instant::now());
             let polled = self.poll()?;
             self.rebalances(on_progress)?;
             if self.restoring.is_some() {
@@ -149,12 +158,16 @@ impl Worker {
                 self.commit(on_progress)?;
             }
             self.telemetry.tell(self.stage.stale(), now);
+            self.config.watch.show(now, || self.stage.view(&self.counters));
         }
+        self.config.watch.vital.enter(Phase::Stopping, self.stage.len(), Instant::now());
         if !self.batch.is_empty() && self.commit(on_progress)? == Outcome::NotMember {
             self.counters.dropped += self.batch.inputs as u64;
         }
         // The last words wait for nothing.
         self.telemetry.tell(self.stage.stale(), Instant::now() + POLL_MAX * 10);
+        self.config.watch.show_next();
+        self.config.watch.show(Instant::now(), || self.stage.view(&self.counters));
         Ok(())
     }
 
@@ -229,13 +242,17 @@ impl Worker {
             match rebalance {
                 Rebalance::Assign(wanted) => {
                     inbox.discard();
+                    self.counters.assignments += 1;
+                    self.config.watch.vital.wait(true, Instant::now());
                     let Some(committed) = assign(inbox, &wanted, self.stage.names(), &self.stop)? else {
                         continue;
                     };
                     self.restoring =
                         Some(Restoring::begin(&self.config, self.stage.registry(), committed, &self.stop)?);
+                    self.config.watch.vital.enter(Phase::Restoring, 0, Instant::now());
                 }
                 Rebalance::Revoke { lost } => {
+                    self.counters.revocations += 1;
                     if !lost && !self.batch.is_empty() {
                         self.commit(on_progress)?;
                     }
@@ -255,9 +272,14 @@ impl Worker {
     /// Restores for a moment; begins the tasks once all of them are there.
     fn restore(&mut self, on_progress: OnProgress<'_>) -> Result<(), EngineError> {
         let Some(restoring) = self.restoring.as_mut() else { return Ok(()) };
-        if !restoring.slice()? {
+        let done = restoring.slice()?;
+        let (tasks, entries, begun) = restoring.progress();
+        self.config.watch.vital.restored(entries);
+        if !done {
             return Ok(());
         }
+        self.counters.restores.add(begun.elapsed());
+        self.counters.restored_entries += entries;
         let (Some(restoring), Some(inbox)) = (self.restoring.take(), &self.inbox) else { return Ok(()) };
         let consumer = inbox.consumer();
         self.stage.begin(restoring.finish()?, Instant::now());
@@ -265,6 +287,8 @@ impl Worker {
             .assignment()
             .and_then(|owned| consumer.resume(&owned))
             .map_err(|error| EngineError::kafka("resuming", &error))?;
+        self.config.watch.vital.enter(Phase::Running, tasks, Instant::now());
+        self.config.watch.show_next();
         tracing::info!(tasks = self.stage.len(), "assigned");
         on_progress(Progress::Assigned(self.stage.len()));
         Ok(())
@@ -274,7 +298,9 @@ impl Worker {
         let Some(inbox) = &self.inbox else { return Ok(Outcome::NotMember) };
         let started = Instant::now();
         self.stage.changes(&mut self.batch);
+        self.config.watch.vital.wait(true, started);
         let outcome = self.publisher.commit(inbox.consumer(), &self.batch, &mut self.counters)?;
+        self.config.watch.vital.wait(false, Instant::now());
         self.commits = Pace::after(started, self.config.commit_gap_min);
         match outcome {
             Outcome::Committed => {
@@ -301,6 +327,8 @@ impl Worker {
         self.batch.clear();
         self.restoring = None;
         self.stage.end();
+        self.config.watch.vital.enter(Phase::Joining, 0, Instant::now());
+        self.config.watch.show_next();
         if let Some(inbox) = &mut self.inbox {
             inbox.discard();
         }
@@ -314,6 +342,7 @@ impl Worker {
         let pause = self.fencings.note(&self.config.worker_id(), Instant::now())?;
         tracing::warn!(id = self.config.worker_id(), "fenced; joining again");
         thread::sleep(pause);
+        self.config.watch.vital.wait(false, Instant::now());
         self.inbox = Some(join(&self.config)?);
         Ok(())
     }
@@ -344,7 +373,7 @@ impl Worker {
 }
 
 fn join(config: &Config) -> Result<Inbox<Group>, EngineError> {
-    let group: BaseConsumer<Group> = create(&consumer(config), Group::default())?;
+    let group: BaseConsumer<Group> = create(&consumer(config), Group::watched(&config.watch))?;
     group.subscribe(&config.topics.inputs()).map_err(|error| EngineError::kafka("subscribing", &error))?;
     Inbox::new(group).map_err(|error| EngineError::kafka("creating a client", &error))
 }
@@ -365,10 +394,4 @@ fn record<'a>(received: Received<'a>, names: &[Arc<str>; 2]) -> Option<Record<'a
 /// A record that did not come through the inbox: its partition was assigned without being forwarded.
 fn outside() -> EngineError {
     EngineError::Kafka { doing: "consuming", words: "a record of a partition that was not forwarded".into() }
-}
-
-/// Wall time; corrected by nothing yet.
-fn wall() -> Timestamp {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    Timestamp::from_micros(i64::try_from(since.as_micros()).unwrap_or(i64::MAX))
 }
