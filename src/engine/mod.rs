@@ -64,6 +64,7 @@ mod telemetry;
 pub mod topics;
 mod transaction;
 mod verdict;
+pub mod verify;
 pub mod watch;
 mod worker;
 
