@@ -15,9 +15,11 @@ mod kafka {
     mod commands;
     mod commit;
     mod dead_letters;
+    mod decisions;
     mod durable;
     mod faults;
     mod ops_topics;
     mod refusals;
+    mod registry;
     mod story;
 }

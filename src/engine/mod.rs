@@ -13,6 +13,7 @@
 //!              telemetry       what the log says of it
 //!              verdict         what an error of a poll means
 //!              transaction, producer, classifier   all or nothing, and what an error means
+//!  scan, once, orders, registry_topic, redrive, acls ── what verbs of operators read and write
 //!  publish ── a feed of events, for `reflex publish`
 //! ```
 //!
@@ -40,10 +41,14 @@ pub mod findings;
 pub mod home;
 mod intake;
 mod native;
+mod once;
+pub mod orders;
 mod patience;
 pub mod preflight;
 mod producer;
 pub mod publish;
+pub mod registry_topic;
+pub mod scan;
 mod stage;
 mod telemetry;
 pub mod topics;
