@@ -13,6 +13,8 @@ impl From<EngineError> for Failure {
             EngineError::Unfit(_)
             | EngineError::TopicRecreated { .. }
             | EngineError::State { .. }
+            | EngineError::RegistryMissing { .. }
+            | EngineError::Unpublishable(_)
             | EngineError::TooFewBrokers(_)
             | EngineError::Locked(_)
             | EngineError::File { .. }

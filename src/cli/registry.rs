@@ -13,7 +13,7 @@ use crate::cli::settings::Resolved;
 use crate::cli::settings::model::Output;
 use crate::cli::table::{Table, clean, write_values};
 use crate::cli::{registry, validate};
-use crate::engine::registry_topic::{Pushed, Version, Versions, push, read};
+use crate::engine::registry_topic::{Pushed, Version, Versions, push, versions};
 use crate::registry::{Registry, diff};
 
 /// Shortest beginning of a version that is taken for it.
@@ -83,12 +83,12 @@ pub fn run(verb: &Verb, resolved: &Resolved, out: &mut dyn Write) -> Result<Exit
             activate(&*registry(resolved)?, &args.why, resolved, out)
         }
         Verb::Activate(args) => {
-            let versions = read(&operator(resolved)?)?;
+            let versions = versions(&operator(resolved)?)?;
             activate(usable(find(&versions, &args.version)?)?, &args.why, resolved, out)
         }
-        Verb::List => list(&read(&operator(resolved)?)?, output, out),
+        Verb::List => list(&versions(&operator(resolved)?)?, output, out),
         Verb::Show { version } => {
-            let versions = read(&operator(resolved)?)?;
+            let versions = versions(&operator(resolved)?)?;
             let registry = usable(find(&versions, version)?)?;
             let text = match output {
                 Output::Ndjson => registry.canonical_json(),
@@ -123,7 +123,7 @@ fn activate(registry: &Registry, why: &Why, resolved: &Resolved, out: &mut dyn W
 
 fn compare(resolved: &Resolved, out: &mut dyn Write) -> Result<Exit, Failure> {
     let folder = registry(resolved)?;
-    let versions = read(&operator(resolved)?)?;
+    let versions = versions(&operator(resolved)?)?;
     let active = versions.active().map(usable).transpose()?;
     let changes = diff(active, &folder);
     let differs = active.is_none_or(|active| active.version != folder.version);

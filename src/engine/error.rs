@@ -83,6 +83,16 @@ pub enum EngineError {
     /// What was consumed is no longer, or not yet, on the broker.
     #[error("{0}")]
     OffsetLost(String),
+    /// A registry version that tasks decided by is gone.
+    #[error(
+        "registry version {version} is not on {topic}; `reflex registry push` with the folder it was made of brings it back"
+    )]
+    RegistryMissing {
+        /// The version.
+        version: String,
+        /// Where it should be.
+        topic: String,
+    },
     /// The state of a task cannot be used.
     #[error("state of {task} on {topic}: {words}")]
     State {
@@ -93,6 +103,9 @@ pub enum EngineError {
         /// Why, and what can be done.
         words: String,
     },
+    /// What must be published cannot be, and no input is to blame.
+    #[error("{0}; does a topic take smaller messages than `reflex topics apply` sets (max.message.bytes)?")]
+    Unpublishable(String),
     /// A transaction's outcome contradicts what was sent.
     #[error("{0}")]
     Undecided(String),

@@ -1,5 +1,6 @@
 //! One transaction of a verb: all its records, or none.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use rdkafka::error::KafkaError;
@@ -10,7 +11,7 @@ use crate::engine::classifier::{Action, Call, Seen, classify};
 use crate::engine::client::{CALL_TIMEOUT, create, producer};
 use crate::engine::config::Config;
 use crate::engine::error::{EngineError, words};
-use crate::engine::producer::{Deliveries, Transactional, abort, discard, produce};
+use crate::engine::producer::{Deliveries, Reports, Transactional, abort, discard, produce};
 
 const DOING: &str = "writing a transaction";
 const PAUSE: Duration = Duration::from_millis(50);
@@ -28,7 +29,7 @@ impl Once {
     pub fn take(config: &Config, id: &str) -> Result<Self, EngineError> {
         let mut client = producer(config);
         client.set("transactional.id", id);
-        let producer: Transactional = create(&client, Deliveries::default())?;
+        let producer: Transactional = create(&client, Deliveries::new(&Arc::new(Reports::new(&config.topics))))?;
         let taken = Self { producer };
         let limit = config.broker_timeout.max(CALL_TIMEOUT);
         taken.repeat(Call::Init, limit, Producer::init_transactions).map_err(|error| {

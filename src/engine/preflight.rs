@@ -1,6 +1,7 @@
 //! A look at topics and brokers before anything starts: what would break a guarantee later is refused now.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use rdkafka::producer::Producer;
 
@@ -9,7 +10,7 @@ use crate::engine::client;
 use crate::engine::config::Config;
 use crate::engine::error::EngineError;
 use crate::engine::findings::{Facts, Finding, TRANSACTION_STATE, judge};
-use crate::engine::producer::{Deliveries, Transactional, discard};
+use crate::engine::producer::{Deliveries, Reports, Transactional, discard};
 use crate::engine::topics::wanted;
 
 /// Checks topics and brokers; gives `max.message.bytes` of the topics by name.
@@ -78,11 +79,12 @@ fn all_there(names: &[String], facts: &Facts) -> Result<(), EngineError> {
 pub fn transactions(config: &Config) -> Option<Finding> {
     let mut client = client::producer(config);
     client.set("transactional.id", check_id(&config.group));
-    let tried = client::create::<Transactional, _>(&client, Deliveries::default()).and_then(|producer| {
-        let begun = producer.init_transactions(config.broker_timeout);
-        discard(producer);
-        begun.map_err(|error| EngineError::kafka("beginning transactions", &error))
-    });
+    let tried = client::create::<Transactional, _>(&client, Deliveries::new(&Arc::new(Reports::new(&config.topics))))
+        .and_then(|producer| {
+            let begun = producer.init_transactions(config.broker_timeout);
+            discard(producer);
+            begun.map_err(|error| EngineError::kafka("beginning transactions", &error))
+        });
     tried.err().map(|error| Finding {
         is_grave: true,
         place: "the cluster".into(),

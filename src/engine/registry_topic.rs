@@ -13,7 +13,7 @@ use crate::engine::acls::push_id;
 use crate::engine::batch::Publication;
 use crate::engine::client::MESSAGE_BYTES_MAX;
 use crate::engine::config::Config;
-use crate::engine::error::EngineError;
+use crate::engine::error::{EngineError, capped};
 use crate::engine::findings::Finding;
 use crate::engine::once::Once;
 use crate::engine::orders::{Owner, Sent, to_everybody};
@@ -72,8 +72,8 @@ impl Versions {
 
     /// Those that this release can use, by hash.
     #[must_use]
-    pub fn usable(self) -> BTreeMap<String, Registry> {
-        let usable = self.list.into_iter().filter_map(|version| Some((version.hash, version.registry.ok()?)));
+    pub fn usable(self) -> BTreeMap<String, Arc<Registry>> {
+        let usable = self.list.into_iter().filter_map(|version| Some((version.hash, Arc::new(version.registry.ok()?))));
         usable.collect()
     }
 
@@ -107,11 +107,25 @@ fn registry(hash: &str, value: &[u8]) -> Result<Registry, String> {
     }
 }
 
+/// Every version that this release can use, by its hash.
+///
+/// # Errors
+/// As [`versions`].
+pub fn read(config: &Config) -> Result<BTreeMap<String, Arc<Registry>>, EngineError> {
+    let versions = versions(config)?;
+    for version in &versions.list {
+        if let Err(problem) = &version.registry {
+            tracing::warn!(version = version.hash, "a registry version cannot be used: {}", capped(problem));
+        }
+    }
+    Ok(versions.usable())
+}
+
 /// Reads the topic to its end.
 ///
 /// # Errors
 /// It does not exist, or no broker answers.
-pub fn read(config: &Config) -> Result<Versions, EngineError> {
+pub fn versions(config: &Config) -> Result<Versions, EngineError> {
     let mut versions = Versions::default();
     scan(config, &config.topics.registry, &mut |record| versions.note(&record))?;
     Ok(versions)
@@ -132,10 +146,10 @@ pub enum Pushed {
 /// A topic is missing, no broker answers, the registry is too large, or the transaction did not go through.
 pub fn push(config: &Config, registry: &Registry, reason: &str, author: &str) -> Result<Pushed, EngineError> {
     // First of all, so that a missing topic is told at once.
-    read(config)?;
+    versions(config)?;
     let once = Once::take(config, &push_id(&config.group))?;
     // Nobody else writes from here on: what is active now is what this version follows.
-    let versions = read(config)?;
+    let versions = versions(config)?;
     if versions.active().is_some_and(|active| active.hash == registry.version) {
         once.give_up();
         return Ok(Pushed::Active);

@@ -6,11 +6,11 @@ use std::sync::Arc;
 use crate::record::command::{Command, Verb};
 use crate::record::intervention::{Intervention, InterventionStatus as Status};
 use crate::record::position::{Evidence, Position};
+use crate::record::task::Effects;
+use crate::record::task::chain::Transition;
 use crate::registry::Registry;
 use crate::session::Session;
-use crate::session::chain::Transition;
 use crate::session::deadlines::Due;
-use crate::session::effects::Effects;
 use crate::session::intervention::{Waiting, Why};
 use crate::session::table::Serial;
 

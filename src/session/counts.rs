@@ -59,4 +59,6 @@ pub struct Counts {
     pub sessions_evicted: u64,
     /// Failures not tracked because a limit was reached.
     pub untracked: u64,
+    /// Rows of counts folded into others because a limit was reached.
+    pub rows_folded: u64,
 }
