@@ -16,6 +16,7 @@ mod kafka {
     mod commit;
     mod dead_letters;
     mod decisions;
+    mod dlq;
     mod durable;
     mod faults;
     mod ops_topics;

@@ -130,8 +130,11 @@ pub fn tell(
     let answers = sent.answers(config, limit)?;
     show(resolved.settings.output, command, sent.tasks(), Some(&answers), out)?;
     if answers.len() < sent.tasks() {
+        let silent = sent.silent(&answers);
+        let named = if silent.is_empty() { String::new() } else { format!(" ({})", silent.join(", ")) };
         let message = format!(
-            "{} of {} tasks have not answered within {} s: is `reflex run` running? It is done as soon as they read it",
+            "{} of {} tasks have not answered within {} s{named}: is `reflex run` running? It is done as soon as they read \
+             it",
             sent.tasks() - answers.len(),
             sent.tasks(),
             limit.as_secs()

@@ -6,12 +6,14 @@ pub mod bench;
 pub mod config;
 pub mod decide;
 pub mod demo;
+pub mod dlq;
 pub mod exit;
 mod failure;
 pub mod freeze;
 mod logging;
 mod pipe;
 pub mod publish;
+pub mod records;
 pub mod registry;
 pub mod replay;
 pub mod run;
@@ -128,6 +130,15 @@ enum Verb {
     /// Versions of the registry: check, compare, push, activate.
     #[command(subcommand)]
     Registry(registry::Verb),
+    /// What runtimes resolve against: list, show, lift.
+    #[command(subcommand)]
+    Overrides(records::OverrideVerb),
+    /// The Intervention Log: list, show, approve, reject.
+    #[command(subcommand)]
+    Interventions(records::InterventionVerb),
+    /// What could not be used: list, show, send again.
+    #[command(subcommand)]
+    Dlq(dlq::Verb),
     /// Stop all new automation in every task; lifting and expiring go on.
     Freeze(freeze::Args),
     /// Let automation go on.
@@ -161,6 +172,9 @@ fn dispatch(verb: Verb, resolved: &Resolved, out: &mut dyn Write) -> Result<Exit
         }
         Verb::Topics(verb) => topics::run(&verb, resolved, out),
         Verb::Registry(verb) => registry::run(&verb, resolved, out),
+        Verb::Overrides(verb) => records::overrides(&verb, resolved, out),
+        Verb::Interventions(verb) => records::interventions(&verb, resolved, out),
+        Verb::Dlq(verb) => dlq::run(&verb, resolved, out),
         Verb::Freeze(args) => freeze::run(command::Verb::Freeze, &args, resolved, out),
         Verb::Unfreeze(args) => freeze::run(command::Verb::Unfreeze, &args, resolved, out),
         Verb::Publish(args) => publish::run(&args, resolved, out),

@@ -51,6 +51,7 @@ mod place;
 pub mod preflight;
 mod producer;
 pub mod publish;
+pub mod redrive;
 pub mod registry_topic;
 mod release;
 mod restore;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use rdkafka::error::KafkaError;
+use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use rdkafka::producer::Producer;
 
 use crate::engine::batch::Publication;
@@ -49,15 +49,27 @@ impl Once {
         let begun = self.producer.begin_transaction().and_then(|()| produce(&self.producer, publications));
         if let Err(error) = begun {
             abort(&self.producer);
-            return Err(failed(&error, "nothing was written"));
+            return Err(self.failed(&error, "nothing was written"));
         }
         let committed = self.repeat(Call::Commit, CALL_TIMEOUT, Producer::commit_transaction);
         match committed {
             Ok(()) => Ok(()),
             Err(error) if classify(Call::Commit, Seen::of(&error)) == Action::Abort && abort(&self.producer) => {
-                Err(failed(&error, "nothing was written"))
+                Err(self.failed(&error, "nothing was written"))
             }
-            Err(error) => Err(failed(&error, "whether it was written is not known: look, then repeat it")),
+            Err(error) => Err(self.failed(&error, "whether it was written is not known: look, then repeat it")),
+        }
+    }
+
+    fn failed(&self, error: &KafkaError, outcome: &str) -> EngineError {
+        // Records of a producer that was fenced are purged, which says nothing of why.
+        let fatal = self.producer.client().fatal_error().map(|(code, _)| code);
+        if Seen::of(error).is_fencing() || fatal == Some(RDKafkaErrorCode::Fenced) {
+            return EngineError::Outage(format!("{DOING}: another process does the same at this moment; {outcome}"));
+        }
+        match EngineError::kafka(DOING, error) {
+            denied @ EngineError::NotPermitted(_) => denied,
+            _ => EngineError::Outage(format!("{DOING}: {}; {outcome}", words(error))),
         }
     }
 
@@ -83,15 +95,5 @@ impl Once {
             }
             std::thread::sleep(PAUSE);
         }
-    }
-}
-
-fn failed(error: &KafkaError, outcome: &str) -> EngineError {
-    if Seen::of(error).is_fencing() {
-        return EngineError::Outage(format!("{DOING}: another process does the same at this moment; {outcome}"));
-    }
-    match EngineError::kafka(DOING, error) {
-        denied @ EngineError::NotPermitted(_) => denied,
-        _ => EngineError::Outage(format!("{DOING}: {}; {outcome}", words(error))),
     }
 }

@@ -10,14 +10,15 @@ use crate::engine::batch::Publication;
 use crate::engine::config::Config;
 use crate::engine::error::EngineError;
 use crate::engine::once::Once;
+use crate::engine::place::{StageName, TaskId};
 use crate::engine::scan::{Bounds, Reader, bounds};
 use crate::record::audit::Audit;
 use crate::record::codec::{DecodeLimits, Headers, decode};
 use crate::record::command::Command;
 use crate::record::scope::Scope;
 
-/// Stages whose tasks answer a command that goes to every task.
-pub const STAGES: &[&str] = &["session"];
+/// Stages that run, whose tasks answer a command that goes to every task: those that `worker` subscribes to.
+const STAGES: &[StageName] = &[StageName::Session];
 /// Key of a command to every task: it goes by partition.
 const KEY_OF_ALL: &str = "*";
 const RECORD_BYTES_MAX: usize = 16 << 20;
@@ -58,7 +59,8 @@ pub struct Answer {
 /// A command that was sent.
 pub struct Sent {
     command_id: String,
-    tasks: usize,
+    /// Names of the tasks that will answer; none: one task, and which one is not known.
+    tasks: BTreeSet<String>,
     audit: Bounds,
 }
 
@@ -122,8 +124,15 @@ impl Sent {
     pub fn before(config: &Config, command: &Command, owner: &Owner) -> Result<Self, EngineError> {
         let audit = bounds(config, &config.topics.audit)?;
         let tasks = match owner {
-            Owner::Everybody => bounds(config, &config.topics.session_commands)?.len() * STAGES.len(),
-            Owner::Session(_) | Owner::Graph(_) => 1,
+            Owner::Everybody => {
+                let partitions = bounds(config, &config.topics.session_commands)?;
+                let tasks = |stage: &StageName| {
+                    let stage = *stage;
+                    partitions.keys().map(move |partition| TaskId { stage, partition: *partition }.to_string())
+                };
+                STAGES.iter().flat_map(tasks).collect()
+            }
+            Owner::Session(_) | Owner::Graph(_) => BTreeSet::new(),
         };
         Ok(Self { command_id: command.command_id.clone(), tasks, audit })
     }
@@ -131,7 +140,14 @@ impl Sent {
     /// How many tasks it went to.
     #[must_use]
     pub fn tasks(&self) -> usize {
-        self.tasks
+        self.tasks.len().max(1)
+    }
+
+    /// Names of the tasks that have not answered.
+    #[must_use]
+    pub fn silent(&self, answers: &[Answer]) -> Vec<String> {
+        let has_answered = |task: &String| answers.iter().any(|answer| answer.task == *task);
+        self.tasks.iter().filter(|task| !has_answered(task)).cloned().collect()
     }
 
     /// Waits until every task has answered, at most this long; the answers by task.
@@ -142,15 +158,16 @@ impl Sent {
         let deadline = Instant::now() + limit;
         let starts = self.audit.iter().map(|(partition, (_, end))| (*partition, *end));
         let reader = Reader::new(config, &config.topics.audit, starts)?;
-        let (mut answers, mut told) = (BTreeMap::new(), BTreeSet::new());
-        while answers.len() < self.tasks {
+        let mut answers = BTreeMap::new();
+        while answers.len() < self.tasks() {
             let left = deadline.saturating_duration_since(Instant::now());
             if left.is_zero() {
                 break;
             }
             let Some(record) = reader.poll(left.min(Duration::from_millis(200)))? else { continue };
             let Some(audit) = record.value.as_deref().and_then(|value| audit(config, value)) else { continue };
-            if audit.entity == "command" && audit.entity_id == self.command_id && told.insert(audit.task.clone()) {
+            let is_expected = self.tasks.is_empty() || self.tasks.contains(&audit.task);
+            if audit.entity == "command" && audit.entity_id == self.command_id && is_expected {
                 let is_done = audit.to == "done";
                 let reason = audit.reason.filter(|_| !is_done);
                 answers.insert(audit.task.clone(), Answer { task: audit.task, is_done, reason });
