@@ -15,9 +15,12 @@ mod kafka {
     mod commands;
     mod commit;
     mod dead_letters;
+    mod decisions;
+    mod dlq;
     mod durable;
     mod faults;
     mod ops_topics;
     mod refusals;
+    mod registry;
     mod story;
 }
