@@ -66,6 +66,15 @@ pub enum Input<'a> {
         /// The command.
         command: &'a Command,
     },
+    /// The activation of a registry version.
+    Activation {
+        /// Where it stands in the log.
+        position: Position<'a>,
+        /// The command.
+        command: &'a Command,
+        /// The version it names; none: there is no such version, it is refused.
+        registry: Option<&'a Arc<Registry>>,
+    },
     /// Time has passed.
     Tick,
 }
@@ -148,7 +157,8 @@ impl Session {
                 };
                 self.event(&arrival, effects);
             }
-            Input::Command { position, command } => self.command(position, command, effects),
+            Input::Command { position, command } => self.command(position, command, None, effects),
+            Input::Activation { position, command, registry } => self.command(position, command, registry, effects),
             Input::Tick => {}
         }
     }
@@ -197,6 +207,12 @@ impl Session {
     #[must_use]
     pub fn counts(&self) -> &Counts {
         &self.counts
+    }
+
+    /// What it decides by; a registry without a version: none was ever activated.
+    #[must_use]
+    pub fn registry(&self) -> &Arc<Registry> {
+        &self.registry
     }
 
     /// Use of the guards now: live overrides and tracked sessions.
