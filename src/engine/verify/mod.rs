@@ -116,7 +116,7 @@ fn tasks(config: &Config, request: &Request) -> Result<Vec<TaskId>, EngineError>
 }
 
 fn one(config: &Config, registries: &Registries, request: &Request, task: TaskId) -> Result<Verified, EngineError> {
-    let source = Source::new(config, task)?;
+    let source = Source::new(config, task);
     let (tape, gap) = span(source.tape()?, request);
     let mut verified = Verified {
         task: task.to_string(),

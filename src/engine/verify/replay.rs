@@ -1,5 +1,6 @@
 //! One task, decided again.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -52,7 +53,7 @@ impl Replay {
     ) -> Result<Self, EngineError> {
         let shared = Shared {
             intake: Intake::new(config.tenant.clone(), config.schemas.clone()),
-            outlets: Outlets::new(config, Default::default()),
+            outlets: Outlets::new(config, BTreeMap::new()),
             names: config.topics.inputs().map(Arc::from),
             writer: String::new(),
         };

@@ -27,8 +27,8 @@ pub struct Source {
 
 impl Source {
     /// Nothing read yet.
-    pub fn new(config: &Config, task: TaskId) -> Result<Self, EngineError> {
-        Ok(Self { config: config.clone(), task })
+    pub fn new(config: &Config, task: TaskId) -> Self {
+        Self { config: config.clone(), task }
     }
 
     /// The whole tape.

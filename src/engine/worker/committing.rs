@@ -6,7 +6,6 @@ use crate::engine::pace::Pace;
 use crate::engine::place::TaskId;
 use crate::engine::transaction::Outcome;
 use crate::engine::worker::{NOT_MEMBER_PAUSE, OnProgress, Progress, Worker};
-use rdkafka::consumer::Consumer;
 use std::time::Instant;
 
 impl Worker {
