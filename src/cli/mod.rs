@@ -10,6 +10,7 @@ mod failure;
 mod logging;
 mod pipe;
 pub mod publish;
+pub mod ready;
 pub mod replay;
 pub mod run;
 pub mod settings;
@@ -107,6 +108,8 @@ enum Verb {
     Demo(demo::Args),
     /// Read events, publish interventions and overrides, until stopped.
     Run,
+    /// Ask the process of `reflex run` at --http whether it is ready: exit 0 yes, 1 no.
+    Ready(ready::Args),
     /// Check the registry: every problem of every file at once.
     Validate(validate::Args),
     /// Check scenario files against a registry.
@@ -129,6 +132,7 @@ fn dispatch(verb: Verb, resolved: &Resolved, out: &mut dyn Write) -> Result<Exit
     match verb {
         Verb::Demo(args) => demo::run(&args, resolved.settings.output != Output::Table, &run::stop_flag()?, out),
         Verb::Run => run::run(resolved),
+        Verb::Ready(args) => ready::run(&args, &resolved.settings.http, out),
         Verb::Validate(args) => {
             let json = resolved.settings.output != Output::Table;
             validate::run(Path::new(&resolved.settings.registry), &resolved.limits, args.deny_warnings, json)
