@@ -17,6 +17,7 @@ mod kafka {
     mod dead_letters;
     mod durable;
     mod faults;
+    mod ops_topics;
     mod refusals;
     mod story;
 }

@@ -76,6 +76,9 @@ struct Common {
     /// Address of the HTTP service [REFLEX_HTTP]
     #[arg(long, global = true, value_name = "ADDR")]
     http: Option<String>,
+    /// One copy of everything is enough: a single broker, to try things on [REFLEX_DEV]
+    #[arg(long, global = true)]
+    dev: bool,
     /// Any setting, or a limit of the registry: limits.NAME=VALUE
     #[arg(long, global = true, value_name = "KEY=VALUE")]
     set: Vec<String>,
@@ -94,6 +97,7 @@ impl Common {
             ("group", "--group", self.group),
             ("instance", "--instance", self.instance),
             ("http", "--http", self.http),
+            ("dev", "--dev", self.dev.then(|| "true".to_owned())),
             ("output", "--output", self.output),
         ];
         let named = named.into_iter().filter_map(|(key, flag, text)| text.map(|text| (key, flag, text))).collect();

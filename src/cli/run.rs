@@ -16,7 +16,7 @@ use crate::cli::{logging, registry};
 use crate::engine::health::Bounds;
 use crate::engine::home::Home;
 use crate::engine::watch::Monitor;
-use crate::engine::{Cluster, Config, run as run_engine};
+use crate::engine::{Cluster, Config, Registries, run as run_engine};
 use crate::record::codec::Schemas;
 use crate::serve::{Bound, Limits, Server, operations};
 
@@ -45,7 +45,7 @@ pub fn run(resolved: &Resolved) -> Result<Exit, Failure> {
     tracing::info!(registry = registry.version, instance = home.instance(), "starting");
     let worker = {
         let stop = Arc::clone(&stop);
-        let run = move || run_engine(config, registry, &stop, &mut |_| {});
+        let run = move || run_engine(config, Registries::Fixed(registry), &stop, &mut |_| {});
         thread::Builder::new()
             .name("worker-0".into())
             .spawn(run)
@@ -127,6 +127,7 @@ pub fn config(settings: &Settings, instance: &str) -> Result<Config, Failure> {
         cluster: cluster(settings),
         group: settings.group.clone(),
         instance: instance.to_owned(),
+        worker: 0,
         topics: settings.topics.names(),
         tenant: Some(settings.input.tenant.clone()).filter(|tenant| !tenant.is_empty()),
         schemas: schemas(settings)?,
@@ -137,6 +138,7 @@ pub fn config(settings: &Settings, instance: &str) -> Result<Config, Failure> {
         broker_timeout: Duration::from_millis(settings.broker_timeout_ms),
         outage_max: Duration::from_millis(settings.broker_outage_ms_max),
         start_at_earliest: settings.start_at_earliest,
+        dev: settings.dev,
         check_topics: true,
         ..Config::default()
     })

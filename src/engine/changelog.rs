@@ -6,7 +6,7 @@
 //!
 //! Invariant: a task never begins before the position of its reader is at that end (`tests/kafka/durable.rs`).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::thread;
@@ -17,13 +17,16 @@ use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use rdkafka::{Message, Offset, TopicPartitionList};
 
 use crate::engine::assignment::Committed;
-use crate::engine::batch::Input;
+use crate::engine::catalogue::Registries;
 use crate::engine::client::{Logs, create, ends, reader};
 use crate::engine::config::Config;
 use crate::engine::error::{EngineError, capped, words};
 use crate::engine::patience::Patience;
-use crate::registry::Registry;
-use crate::session::{Restore, Session};
+use crate::engine::place::{Role, StageName, TaskId};
+use crate::engine::release::release;
+use crate::engine::restore::TaskRestore;
+use crate::engine::tape::Progress;
+use crate::engine::task::Task;
 
 /// Longest slice: heartbeats go on by themselves, but a rebalance is noticed this late.
 const SLICE_MAX: Duration = Duration::from_millis(200);
@@ -37,17 +40,10 @@ const STALL: Duration = Duration::from_millis(500);
 const TELL_EVERY: Duration = Duration::from_secs(5);
 const READING: &str = "reading the changelog";
 
-/// Tasks that can begin.
-pub struct Restored {
-    /// Where their inputs go on.
-    pub committed: Committed,
-    /// Their state, by partition.
-    pub sessions: BTreeMap<i32, Session>,
-}
-
 struct Part {
-    task: String,
-    restore: Restore,
+    task: TaskId,
+    topic: String,
+    restore: TaskRestore,
     /// Its first offset; asking the library for the beginning would cost half a second where the leader is not known yet.
     first: i64,
     /// Where it ends; none: not asked yet.
@@ -58,16 +54,13 @@ struct Part {
 
 /// Tasks on their way from the changelog.
 pub struct Restoring {
-    topic: String,
-    group: String,
-    start_at_earliest: bool,
-    stall_max: Duration,
+    config: Config,
     /// There until dropped.
     reader: Option<BaseConsumer<Logs>>,
     ends: BaseConsumer<Logs>,
     asking: Patience,
     committed: Committed,
-    parts: BTreeMap<i32, Part>,
+    parts: BTreeMap<TaskId, Part>,
     is_reading: bool,
     begun: Instant,
     progressed: Instant,
@@ -78,24 +71,22 @@ impl Restoring {
     /// Begins with the tasks of these inputs; nothing is read yet.
     pub fn begin(
         config: &Config,
-        registry: &Arc<Registry>,
+        registries: &Registries,
         committed: Committed,
         stop: &Arc<AtomicBool>,
     ) -> Result<Self, EngineError> {
         let mut parts = BTreeMap::new();
-        for Input { partition, .. } in committed.keys() {
-            parts.entry(*partition).or_insert_with(|| {
-                let task = format!("session/{partition}");
-                let restore = Restore::new(&task, Arc::clone(registry));
-                Part { task, restore, first: 0, end: None, entries: 0, done: false }
+        for input in committed.keys() {
+            let task = input.task();
+            let topic = config.topics.states()[task.stage as usize];
+            parts.entry(task).or_insert_with(|| {
+                let restore = TaskRestore::new(task, topic, registries);
+                Part { task, topic: topic.to_owned(), restore, first: 0, end: None, entries: 0, done: false }
             });
         }
         let now = Instant::now();
         Ok(Self {
-            topic: config.topics.state_session.clone(),
-            group: config.group.clone(),
-            start_at_earliest: config.start_at_earliest,
-            stall_max: config.outage_max,
+            config: config.clone(),
             reader: Some(create(&reader(config), Logs)?),
             ends: create(&ends(config), Logs)?,
             asking: Patience::new(config.outage_max, stop),
@@ -135,9 +126,9 @@ impl Restoring {
         }
         let started = Instant::now();
         let mut wanted = TopicPartitionList::new();
-        for (partition, part) in &mut self.parts {
+        for (TaskId { partition, .. }, part) in &mut self.parts {
             if part.end.is_none() {
-                match self.ends.fetch_watermarks(&self.topic, *partition, END_TIMEOUT) {
+                match self.ends.fetch_watermarks(&part.topic, *partition, END_TIMEOUT) {
                     Ok((first, end)) => {
                         (part.first, part.end) = (first, Some(end));
                         part.done = first >= end;
@@ -150,7 +141,7 @@ impl Restoring {
             }
             if !part.done {
                 wanted
-                    .add_partition_offset(&self.topic, *partition, Offset::Offset(part.first))
+                    .add_partition_offset(&part.topic, *partition, Offset::Offset(part.first))
                     .map_err(|error| EngineError::kafka(DOING, &error))?;
             }
             if started.elapsed() > SLICE_MAX {
@@ -173,17 +164,19 @@ impl Restoring {
             match reader.poll(POLL_MAX) {
                 None => return Ok(()),
                 Some(Ok(message)) => {
-                    let Some(part) = self.parts.get_mut(&message.partition()).filter(|part| !part.done) else {
-                        continue;
-                    };
+                    let states = self.config.topics.states();
+                    let stage = StageName::ALL.into_iter().find(|stage| states[*stage as usize] == message.topic());
+                    let task = stage.map(|stage| TaskId { stage, partition: message.partition() });
+                    let part = task.and_then(|task| self.parts.get_mut(&task)).filter(|part| !part.done);
+                    let Some(part) = part else { continue };
                     part.entries += 1;
                     self.progressed = Instant::now();
                     if let Err(error) = part.restore.apply(message.key().unwrap_or_default(), message.payload()) {
                         let words = format!("at offset {}: {error}", message.offset());
-                        return Err(unusable(&self.topic, &part.task, &words));
+                        return Err(part.unusable(&words));
                     }
                 }
-                Some(Err(error)) => return judge(&error, &self.topic),
+                Some(Err(error)) => return judge(&error, &self.config.topics.states().join(" or ")),
             }
         }
         Ok(())
@@ -193,8 +186,8 @@ impl Restoring {
     fn look(&mut self) -> Result<(), EngineError> {
         let Some(reader) = &self.reader else { return Ok(()) };
         let positions = reader.position().map_err(|error| EngineError::kafka(READING, &error))?;
-        for (partition, part) in self.parts.iter_mut().filter(|(_, part)| !part.done) {
-            let position = positions.find_partition(&self.topic, *partition).map(|element| element.offset());
+        for (TaskId { partition, .. }, part) in self.parts.iter_mut().filter(|(_, part)| !part.done) {
+            let position = positions.find_partition(&part.topic, *partition).map(|element| element.offset());
             let Some(Offset::Offset(position)) = position else { continue };
             if part.end.is_some_and(|end| position >= end) {
                 part.done = true;
@@ -207,9 +200,9 @@ impl Restoring {
     /// Says how far it is, or what it waits for.
     fn tell(&mut self) -> Result<(), EngineError> {
         let stalled = self.progressed.elapsed();
-        if stalled >= self.stall_max {
-            let seconds = self.stall_max.as_secs();
-            return Err(EngineError::Outage(format!("restoring from {}: nothing came for {seconds} s", self.topic)));
+        if stalled >= self.config.outage_max {
+            let seconds = self.config.outage_max.as_secs();
+            return Err(EngineError::Outage(format!("restoring state: nothing came for {seconds} s")));
         }
         let is_stalled = stalled >= STALL;
         let is_news = is_stalled && self.told <= self.progressed;
@@ -224,59 +217,73 @@ impl Restoring {
             return Ok(());
         }
         let Some(reader) = &self.reader else { return Ok(()) };
-        for (partition, part) in self.parts.iter().filter(|(_, part)| !part.done) {
+        let mut hidden = BTreeSet::new();
+        for (TaskId { partition, .. }, part) in self.parts.iter().filter(|(_, part)| !part.done) {
             // As a reader of committed records sees it, the end is the first open transaction.
-            let stable = reader.fetch_watermarks(&self.topic, *partition, END_TIMEOUT).map(|(_, stable)| stable);
+            let stable = reader.fetch_watermarks(&part.topic, *partition, END_TIMEOUT).map(|(_, stable)| stable);
             match (stable, part.end) {
-                (Ok(stable), Some(end)) if stable < end => tracing::warn!(
-                    task = part.task,
-                    stable,
-                    end,
-                    "restoring state: waiting for the end of the open transaction of another process; the broker \
-                     aborts it within 20 s"
-                ),
-                (Ok(_), _) => tracing::info!(task = part.task, "restoring state: waiting for records"),
+                (Ok(stable), Some(end)) if stable < end => {
+                    tracing::warn!(
+                        task = %part.task,
+                        stable,
+                        end,
+                        "restoring state: waiting for the end of the open transaction of another process"
+                    );
+                    hidden.insert(part.task);
+                }
+                (Ok(_), _) => tracing::info!(task = %part.task, "restoring state: waiting for records"),
                 (Err(error), _) => {
-                    tracing::warn!(task = part.task, error = %words(&error), "restoring state: waiting for a broker");
+                    tracing::warn!(task = %part.task, error = %words(&error), "restoring state: waiting for a broker");
                 }
             }
+        }
+        if !hidden.is_empty() {
+            release(&self.config, &hidden)?;
         }
         Ok(())
     }
 
     /// The tasks, or why they must not begin.
-    pub fn finish(mut self) -> Result<Restored, EngineError> {
-        let mut sessions = BTreeMap::new();
-        for (partition, part) in std::mem::take(&mut self.parts) {
-            let Part { task, restore, entries, .. } = part;
-            let known = self.committed.iter().any(|(input, offset)| input.partition == partition && offset.is_some());
-            match start(entries, known, self.start_at_earliest) {
+    pub fn finish(mut self) -> Result<Vec<Task>, EngineError> {
+        let mut tasks = Vec::new();
+        for (id, part) in std::mem::take(&mut self.parts) {
+            let Part { task, restore, entries, end, .. } = part;
+            let committed = Role::ALL.map(|role| self.committed.get(&id.input(role)).copied().flatten());
+            let known = committed.iter().any(Option::is_some);
+            match start(entries, known, self.config.start_at_earliest) {
                 Start::GoOn => {}
-                Start::Anew if entries == 0 => tracing::info!(task, "a new task: begins at the earliest offset"),
-                Start::Anew => tracing::warn!(task, "no offsets: begins at the earliest offset, with its state"),
+                Start::Anew if entries == 0 => tracing::info!(%task, "a new task: begins at the earliest offset"),
+                Start::Anew => tracing::warn!(%task, "no offsets: begins at the earliest offset, with its state"),
                 Start::Stateless => tracing::warn!(
-                    task,
+                    %task,
                     "offsets are committed, but there is no state (a release before this one kept none): begins empty"
                 ),
-                Start::Refused => return Err(EngineError::OffsetLost(self.refusal(&task))),
+                Start::Refused => return Err(EngineError::OffsetLost(self.refusal(task, &part.topic))),
             }
-            let session = restore.finish().map_err(|error| unusable(&self.topic, &task, &error.to_string()))?;
-            tracing::debug!(entries, "restored {task} with state hash {:032x}", session.state_hash());
-            sessions.insert(partition, session);
+            let (core, progress) = restore.finish()?;
+            tracing::debug!(entries, "restored {task} with state hash {:032x}", core.state_hash());
+            let incarnation = progress.as_ref().map_or(0, |progress| progress.incarnation + 1);
+            let progress = Progress { incarnation, ..progress.unwrap_or_default() };
+            tasks.push(Task::new(id, core, progress, committed, end.unwrap_or(0)));
         }
-        let (tasks, committed) = (sessions.len(), std::mem::take(&mut self.committed));
-        tracing::info!(tasks, seconds = self.begun.elapsed().as_secs_f64(), "state restored");
-        Ok(Restored { committed, sessions })
+        tracing::info!(tasks = tasks.len(), seconds = self.begun.elapsed().as_secs_f64(), "state restored");
+        Ok(tasks)
     }
 
-    fn refusal(&self, task: &str) -> String {
-        let Self { topic, group, .. } = self;
+    fn refusal(&self, task: TaskId, topic: &str) -> String {
+        let group = &self.config.group;
         format!(
             "{task} has state on {topic}, but group {group} has no offsets: they expired or were deleted, and where to go \
              on is not known. Either reset the group's offsets to where it is to go on (kafka-consumer-groups.sh \
              --group {group} --reset-offsets), or begin anew without state: delete group {group} and topic {topic}. \
              With start_at_earliest=true everything the inputs still hold is read once more, with the state"
         )
+    }
+}
+
+impl Part {
+    fn unusable(&self, words: &str) -> EngineError {
+        EngineError::State { task: self.task.to_string(), topic: self.topic.clone(), words: capped(words) }
     }
 }
 
@@ -311,10 +318,6 @@ fn start(entries: u64, has_offsets: bool, start_at_earliest: bool) -> Start {
         (true, false) if start_at_earliest => Start::Anew,
         (true, false) => Start::Refused,
     }
-}
-
-fn unusable(topic: &str, task: &str, words: &str) -> EngineError {
-    EngineError::State { task: task.to_owned(), topic: topic.to_owned(), words: capped(words) }
 }
 
 /// What an error of the reader means.

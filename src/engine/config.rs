@@ -114,21 +114,34 @@ impl TopicNames {
             Topic::Overrides => &self.overrides,
             Topic::Escalations => &self.escalations,
             Topic::Audit => &self.audit,
+            Topic::Fleet => &self.fleet,
         }
     }
 
-    /// The inputs, events first.
+    /// The inputs: of the session stage, of the fleet stage, each with its commands behind.
     #[must_use]
-    pub fn inputs(&self) -> [&str; 2] {
-        [&self.events, &self.session_commands]
+    pub fn inputs(&self) -> [&str; 4] {
+        [&self.events, &self.session_commands, &self.fleet, &self.commands]
+    }
+
+    /// The changelogs, by stage.
+    #[must_use]
+    pub fn states(&self) -> [&str; 2] {
+        [&self.state_session, &self.state_fleet]
+    }
+
+    /// The tapes, by stage.
+    #[must_use]
+    pub fn tapes(&self) -> [&str; 2] {
+        [&self.tape_session, &self.tape_fleet]
     }
 
     /// Everything that is written to.
     #[must_use]
     pub fn outputs(&self) -> Vec<String> {
+        let own = self.states().into_iter().chain(self.tapes()).map(str::to_owned);
         let dead_letters = self.inputs().map(dead_letters_of);
-        let state = [self.state_session.clone()];
-        Topic::ALL.iter().map(|topic| self.of(*topic).to_owned()).chain(state).chain(dead_letters).collect()
+        Topic::ALL.iter().map(|topic| self.of(*topic).to_owned()).chain(own).chain(dead_letters).collect()
     }
 }
 
@@ -158,6 +171,8 @@ pub struct Config {
     pub group: String,
     /// Name of this process within the group, the same after a restart.
     pub instance: String,
+    /// Number of this worker within the process, from 0.
+    pub worker: u32,
     /// Names of the topics.
     pub topics: TopicNames,
     /// The only tenant this events topic belongs to; an event of another, or of none, is a dead letter.
@@ -178,6 +193,8 @@ pub struct Config {
     pub outage_max: Duration,
     /// Whether a task that has state, but whose group has no offsets, begins at the earliest offset. Else it refuses.
     pub start_at_earliest: bool,
+    /// Whether one copy of everything is enough: a single broker, to try things on.
+    pub dev: bool,
     /// Whether topics are looked at first (existence, `LogAppendTime`, equal partition counts). Off for an embedded
     /// broker without an admin interface only.
     pub check_topics: bool,
@@ -191,6 +208,7 @@ impl Default for Config {
             cluster: Cluster { bootstrap_servers: "127.0.0.1:9092".to_owned(), ..Cluster::default() },
             group: "reflex".to_owned(),
             instance: "local".to_owned(),
+            worker: 0,
             topics: TopicNames::default(),
             tenant: None,
             schemas: Schemas::default(),
@@ -201,6 +219,7 @@ impl Default for Config {
             broker_timeout: Duration::from_secs(10),
             outage_max: Duration::from_mins(5),
             start_at_earliest: false,
+            dev: false,
             check_topics: true,
             watch: Arc::default(),
         }
@@ -211,6 +230,6 @@ impl Config {
     /// `group.instance.id` and `transactional.id` of the worker.
     #[must_use]
     pub fn worker_id(&self) -> String {
-        format!("{}/{}/worker-0", self.group, self.instance)
+        format!("{}/{}/worker-{}", self.group, self.instance, self.worker)
     }
 }

@@ -3,7 +3,7 @@
 //! ```text
 //!  client ── settings of the clients: what exactly-once needs is pinned
 //!  home ──── the locked data directory and the process's name in the group
-//!  preflight, admin, topics ── topics as they are and as they should be
+//!  preflight, findings, admin, topics ── topics and brokers as they are and as they should be
 //!  worker ── one thread: poll ─> stage ─> batch ─> transaction
 //!              assignment      which partitions are owned
 //!              changelog       state of tasks: written with their effects, restored before they begin
@@ -23,29 +23,41 @@
 //! Limits of this release: no local store, so every assignment reads the changelog of its tasks; a task decides by the
 //! registry of `run`, whatever it was written under. One worker a process.
 
+pub mod acls;
 pub mod admin;
 mod assignment;
 mod batch;
+mod catalogue;
 mod changelog;
 mod classifier;
 pub mod client;
+mod clock;
 pub mod config;
+mod core;
 pub mod counters;
 mod dead_letter;
 pub mod embedded;
 mod encode;
 mod error;
 mod fencing;
+pub mod findings;
 pub mod health;
 pub mod home;
 mod intake;
 pub mod lag;
 mod native;
 mod patience;
-mod preflight;
+mod place;
+pub mod preflight;
 mod producer;
 pub mod publish;
-mod stage;
+mod registry_topic;
+mod release;
+mod restore;
+mod search;
+mod tape;
+mod task;
+mod tasks;
 mod telemetry;
 pub mod topics;
 mod transaction;
@@ -53,8 +65,10 @@ mod verdict;
 pub mod watch;
 mod worker;
 
+pub use catalogue::Registries;
 pub use config::{Cluster, Config, Encoding, TopicNames};
 pub use counters::Counters;
 pub use error::{EngineError, words};
 pub(crate) use native::inbox::Inbox;
+pub use tape::CORE_VERSION;
 pub use worker::{OnProgress, Progress, run};

@@ -1,22 +1,26 @@
 //! The transactional producer: one at a time under one id, with a count of what was delivered.
 
-use std::sync::Mutex;
-use std::sync::PoisonError;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use rdkafka::ClientContext;
 use rdkafka::config::RDKafkaLogLevel;
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
+use rdkafka::message::BorrowedMessage;
 use rdkafka::producer::{BaseRecord, DeliveryResult, Producer, ProducerContext, ThreadedProducer};
+use rdkafka::{ClientContext, Message, Timestamp as KafkaTimestamp};
 
 use crate::engine::batch::Publication;
 use crate::engine::classifier::{Action, Call, Seen, classify};
 use crate::engine::client::{CALL_TIMEOUT, Logs, create, producer};
-use crate::engine::config::Config;
+use crate::engine::clock::local;
+use crate::engine::config::{Config, TopicNames};
 use crate::engine::error::{EngineError, words};
 use crate::engine::patience::Patience;
+use crate::engine::place::{StageName, TaskId};
+use crate::record::time::Timestamp;
 
 /// A producer whose thread serves delivery reports.
 pub type Transactional = ThreadedProducer<Deliveries>;
@@ -24,9 +28,58 @@ pub type Transactional = ThreadedProducer<Deliveries>;
 /// Aborts in a row that may fail before the producer is given up.
 const ABORT_TRIES: usize = 3;
 
+/// What delivery reports tell beside success; it outlives a producer.
+#[derive(Debug)]
+pub struct Reports {
+    states: [String; 2],
+    tapes: [String; 2],
+    changelog_ends: Mutex<BTreeMap<TaskId, i64>>,
+    broker_ahead_micros: AtomicI64,
+}
+
+impl Reports {
+    /// Nothing told yet.
+    pub fn new(topics: &TopicNames) -> Self {
+        Self {
+            states: topics.states().map(str::to_owned),
+            tapes: topics.tapes().map(str::to_owned),
+            changelog_ends: Mutex::default(),
+            broker_ahead_micros: AtomicI64::new(0),
+        }
+    }
+
+    fn note(&self, message: &BorrowedMessage<'_>) {
+        let topic = message.topic();
+        for (index, stage) in StageName::ALL.into_iter().enumerate() {
+            if topic == self.states[index] {
+                let task = TaskId { stage, partition: message.partition() };
+                let mut ends = self.changelog_ends.lock().unwrap_or_else(PoisonError::into_inner);
+                let end = ends.entry(task).or_default();
+                *end = (*end).max(message.offset() + 1);
+            } else if topic == self.tapes[index]
+                && let KafkaTimestamp::LogAppendTime(millis) = message.timestamp()
+            {
+                let ahead = Timestamp::from_millis(millis).as_micros() - local().as_micros();
+                self.broker_ahead_micros.store(ahead, Ordering::Relaxed);
+            }
+        }
+    }
+
+    /// Where the changelogs of tasks end behind what was delivered to them.
+    pub fn changelog_ends(&self) -> BTreeMap<TaskId, i64> {
+        self.changelog_ends.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// By how much the clock of the brokers is ahead of this machine's, as last seen.
+    pub fn broker_ahead_micros(&self) -> i64 {
+        self.broker_ahead_micros.load(Ordering::Relaxed)
+    }
+}
+
 /// Counts delivery reports.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Deliveries {
+    reports: Arc<Reports>,
     delivered: AtomicU64,
     failed: AtomicU64,
     error: Mutex<Option<KafkaError>>,
@@ -47,7 +100,10 @@ impl ProducerContext for Deliveries {
 
     fn delivery(&self, result: &DeliveryResult<'_>, (): ()) {
         match result {
-            Ok(_) => drop(self.delivered.fetch_add(1, Ordering::Release)),
+            Ok(message) => {
+                self.reports.note(message);
+                self.delivered.fetch_add(1, Ordering::Release);
+            }
             Err((error, _)) => {
                 *self.error.lock().unwrap_or_else(PoisonError::into_inner) = Some(error.clone());
                 self.failed.fetch_add(1, Ordering::Release);
@@ -57,6 +113,12 @@ impl ProducerContext for Deliveries {
 }
 
 impl Deliveries {
+    /// No report yet.
+    pub fn new(reports: &Arc<Reports>) -> Self {
+        let (delivered, failed) = (AtomicU64::new(0), AtomicU64::new(0));
+        Self { reports: Arc::clone(reports), delivered, failed, error: Mutex::default() }
+    }
+
     /// Delivered since the producer was made.
     pub fn delivered(&self) -> u64 {
         self.delivered.load(Ordering::Acquire)
@@ -77,10 +139,10 @@ impl Deliveries {
 }
 
 /// Makes a producer and takes the id over: an open transaction of a predecessor is aborted, a late request fenced.
-pub fn connect(config: &Config, patience: &Patience) -> Result<Transactional, EngineError> {
+pub fn connect(config: &Config, reports: &Arc<Reports>, patience: &Patience) -> Result<Transactional, EngineError> {
     const DOING: &str = "taking over the transactional id";
     loop {
-        let made: Transactional = create(&producer(config), Deliveries::default())?;
+        let made: Transactional = create(&producer(config), Deliveries::new(reports))?;
         loop {
             let timeout = CALL_TIMEOUT.min(patience.left().max(Duration::from_millis(100)));
             let Err(error) = made.init_transactions(timeout) else { return Ok(made) };
@@ -101,6 +163,20 @@ pub fn connect(config: &Config, patience: &Patience) -> Result<Transactional, En
 pub fn discard(producer: Transactional) {
     // Without a thread it is dropped here, which only takes longer.
     let _ = thread::Builder::new().name("discard".into()).spawn(move || drop(producer));
+}
+
+/// Asks a broker for its time, by a record that is never committed: its delivery report bears the broker's time.
+pub fn measure_clock(producer: &Transactional, tape: &str) -> Result<(), KafkaError> {
+    producer.begin_transaction()?;
+    let probe = Publication {
+        topic: Arc::from(tape),
+        partition: Some(0),
+        key: Some(b"clock".to_vec()),
+        value: None,
+        headers: None,
+    };
+    produce(producer, &[probe])?;
+    if abort(producer) { Ok(()) } else { Err(KafkaError::MessageProduction(RDKafkaErrorCode::Fail)) }
 }
 
 /// Hands every record to the producer and waits until all are acknowledged.

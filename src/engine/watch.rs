@@ -6,10 +6,11 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 use serde::Serialize;
 
+use crate::engine::clock::local;
 use crate::engine::counters::Counters;
 use crate::engine::health::{Bounds, Health, Vital};
 use crate::engine::lag::{Book, Lag};
@@ -39,6 +40,8 @@ pub struct TaskView {
     pub task: Arc<str>,
     /// Its partition.
     pub partition: i32,
+    /// The topics it reads.
+    pub topics: [Arc<str>; 2],
     /// Its clock; none: it took nothing yet.
     pub watermark: Option<Timestamp>,
     /// Sessions it keeps state of.
@@ -47,6 +50,13 @@ pub struct TaskView {
     pub overrides_live: u64,
     /// What its sessions take in memory, indexes not counted.
     pub state_bytes: u64,
+}
+
+impl TaskView {
+    /// Whether it reads this partition.
+    pub fn reads(&self, topic: &str, partition: i32) -> bool {
+        self.partition == partition && self.topics.iter().any(|own| **own == *topic)
+    }
 }
 
 /// One input partition.
@@ -92,9 +102,10 @@ impl Watch {
         put(&self.snapshot, snapshot());
     }
 
-    /// The next snapshot is shown at once: what is owned has changed.
-    pub fn show_next(&self) {
+    /// Puts a snapshot in place whenever the last one is from: what is owned has changed.
+    pub fn show_now(&self, now: Instant, snapshot: impl FnOnce() -> Snapshot) {
         *lock(&self.shown) = None;
+        self.show(now, snapshot);
     }
 
     /// The last snapshot.
@@ -197,8 +208,7 @@ impl ProcessHealth {
 /// Wall time; corrected by nothing.
 #[must_use]
 pub fn wall() -> Timestamp {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    Timestamp::from_micros(i64::try_from(since.as_micros()).unwrap_or(i64::MAX))
+    local()
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
@@ -229,8 +239,11 @@ mod tests {
         assert_eq!(show(0, 1), 1);
         assert_eq!(show(999, 2), 1);
         assert_eq!(show(1000, 3), 3);
-        watch.show_next();
-        assert_eq!(show(1001, 4), 4);
+        watch.show_now(start + Duration::from_millis(1001), || Snapshot {
+            counters: Counters { inputs: 4, ..Counters::default() },
+            ..Snapshot::default()
+        });
+        assert_eq!(watch.snapshot().counters.inputs, 4);
     }
 
     #[test]

@@ -17,10 +17,12 @@ use std::time::{Duration, Instant};
 use rdkafka::consumer::{BaseConsumer, Consumer};
 use rdkafka::error::KafkaError;
 
-use crate::engine::assignment::{Group, Rebalance, assign};
-use crate::engine::batch::Batch;
+use crate::engine::assignment::{Group, Rebalance, assign, resume, start};
+use crate::engine::batch::Transaction;
+use crate::engine::catalogue::Registries;
 use crate::engine::changelog::Restoring;
 use crate::engine::client::{consumer, create};
+use crate::engine::clock::Clock;
 use crate::engine::config::Config;
 use crate::engine::counters::Counters;
 use crate::engine::encode::Outlets;
@@ -29,14 +31,15 @@ use crate::engine::fencing::Fencings;
 use crate::engine::health::Phase;
 use crate::engine::intake::Raw;
 use crate::engine::native::inbox::{Inbox, Received};
+use crate::engine::place::{Input, Role, TaskId};
 use crate::engine::preflight;
-use crate::engine::stage::{Record, Stage};
+use crate::engine::search::Search;
+use crate::engine::task::{Record, Taken};
+use crate::engine::tasks::Tasks;
 use crate::engine::telemetry::Telemetry;
 use crate::engine::transaction::{Outcome, Publisher};
 use crate::engine::verdict::{Verdict, judge};
-use crate::engine::watch::wall;
 use crate::record::time::Timestamp;
-use crate::registry::Registry;
 
 /// Longest wait of a poll: how late a stop or a deadline is noticed.
 const POLL_MAX: Duration = Duration::from_millis(100);
@@ -69,7 +72,7 @@ pub type OnProgress<'a> = &'a mut dyn FnMut(Progress<'_>);
 /// Why it had to give up.
 pub fn run(
     config: Config,
-    registry: Arc<Registry>,
+    registries: Registries,
     stop: &Arc<AtomicBool>,
     on_progress: OnProgress<'_>,
 ) -> Result<Counters, EngineError> {
@@ -78,7 +81,7 @@ pub fn run(
         watch.vital.enter(Phase::Failed, 0, Instant::now());
         error
     };
-    let mut worker = Worker::start(config, registry, stop).map_err(failed)?;
+    let mut worker = Worker::start(config, registries, stop).map_err(failed)?;
     let ended = worker.work(on_progress).map_err(failed);
     worker.close();
     tracing::info!(counters = %worker.counters, "worker stopped");
@@ -93,12 +96,26 @@ struct Worker {
     publisher: Publisher,
     /// While the tasks of an assignment are not there yet.
     restoring: Option<Restoring>,
-    stage: Stage,
-    batch: Batch,
+    tasks: Tasks,
+    /// Closed and not committed yet: nothing is taken until it is.
+    pending: Option<Transaction>,
+    clock: Clock,
+    search: Search,
     counters: Counters,
     telemetry: Telemetry,
     commits: Pace,
     fencings: Fencings,
+}
+
+/// What became of what the inbox held.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Held {
+    /// It held nothing.
+    None,
+    /// All of it was taken.
+    Taken,
+    /// Something else comes first.
+    Stop,
 }
 
 /// When the next commit may begin.
@@ -118,24 +135,26 @@ impl Pace {
 }
 
 impl Worker {
-    fn start(config: Config, registry: Arc<Registry>, stop: &Arc<AtomicBool>) -> Result<Self, EngineError> {
+    fn start(config: Config, registries: Registries, stop: &Arc<AtomicBool>) -> Result<Self, EngineError> {
         let bytes_max = if config.check_topics { preflight::check(&config)? } else { BTreeMap::new() };
         let publisher = Publisher::new(&config, stop)?;
         let inbox = join(&config)?;
-        let stage = Stage::new(&config, registry, Outlets::new(&config, bytes_max));
+        let tasks = Tasks::new(&config, Outlets::new(&config, bytes_max), registries);
         tracing::info!(id = config.worker_id(), servers = config.cluster.bootstrap_servers, "worker started");
         Ok(Self {
-            config,
             stop: Arc::clone(stop),
             inbox: Some(inbox),
             publisher,
             restoring: None,
-            stage,
-            batch: Batch::default(),
+            tasks,
+            pending: None,
+            clock: Clock::default(),
+            search: Search::new(config.batch_events_max),
             counters: Counters::default(),
             telemetry: Telemetry::new(),
             commits: Pace::after(Instant::now(), Duration::ZERO),
             fencings: Fencings::default(),
+            config,
         })
     }
 
@@ -150,66 +169,65 @@ impl Worker {
                 continue;
             }
             let now = Instant::now();
-            if !polled {
-                self.stage.tick(wall(), now, &mut self.batch);
+            if self.pending.is_none() && !polled {
+                let wall = self.wall(now);
+                self.tasks.tick(wall, now)?;
             }
-            let due = self.batch.due(&self.config, self.commits.idle);
-            if due.is_some_and(|due| due <= now) {
-                self.commit(on_progress)?;
+            if self.due(self.commits.idle).is_some_and(|due| due <= now) {
+                self.commit(false, on_progress)?;
             }
-            self.telemetry.tell(self.stage.stale(), now);
-            self.config.watch.show(now, || self.stage.view(&self.counters));
+            self.telemetry.tell(self.tasks.stale(), now);
+            self.config.watch.show(now, || self.tasks.view(&self.counters));
         }
-        self.config.watch.vital.enter(Phase::Stopping, self.stage.len(), Instant::now());
-        if !self.batch.is_empty() && self.commit(on_progress)? == Outcome::NotMember {
-            self.counters.dropped += self.batch.inputs as u64;
+        self.config.watch.vital.enter(Phase::Stopping, self.tasks.len(), Instant::now());
+        while self.pending.is_some() || self.tasks.is_ready() {
+            if self.commit(true, on_progress)? != Outcome::Committed {
+                self.counters.dropped += self.tasks.inputs() as u64;
+                break;
+            }
         }
         // The last words wait for nothing.
-        self.telemetry.tell(self.stage.stale(), Instant::now() + POLL_MAX * 10);
-        self.config.watch.show_next();
-        self.config.watch.show(Instant::now(), || self.stage.view(&self.counters));
+        self.telemetry.tell(self.tasks.stale(), Instant::now() + POLL_MAX * 10);
+        self.config.watch.show_now(Instant::now(), || self.tasks.view(&self.counters));
         Ok(())
     }
 
-    /// Takes records until the batch is due or none is there; whether there was one.
+    fn wall(&mut self, now: Instant) -> Timestamp {
+        self.clock.wall(now, self.publisher.reports().broker_ahead_micros())
+    }
+
+    /// When to commit, given when the next commit may begin at the earliest.
+    fn due(&self, not_before: Instant) -> Option<Instant> {
+        match &self.pending {
+            Some(_) => Some(not_before),
+            None => self.tasks.due(&self.config, self.search.inputs_max(), not_before),
+        }
+    }
+
+    /// Takes records until a commit is due or none is there; whether there was one.
     fn poll(&mut self) -> Result<bool, EngineError> {
-        let Some(inbox) = &mut self.inbox else { return Ok(false) };
         let mut polled = false;
         loop {
             // One look at the clocks for all that is held: a quarter of a millisecond of work at most.
-            let (now, wall) = (Instant::now(), wall());
-            while let Some(received) = inbox.next() {
-                polled = true;
-                let received = match received {
-                    Ok(received) => received,
-                    Err(error) => {
-                        self.judge(&error)?;
-                        return Ok(polled);
-                    }
-                };
-                // It would be skipped; at its next start the process reads it again.
-                if self.restoring.is_some() {
-                    let words = "a record of a paused partition".into();
-                    return Err(EngineError::Kafka { doing: "restoring", words });
-                }
-                let Some(record) = record(received, self.stage.names()) else { continue };
-                self.stage.take(record, wall, now, &mut self.batch, &mut self.counters);
-                let full = self.batch.is_full(&self.config);
-                let not_before = if full { self.commits.idle } else { self.commits.busy };
-                let due = self.batch.due(&self.config, not_before);
-                if due.is_some_and(|due| due <= now) {
-                    return Ok(true);
+            let now = Instant::now();
+            let wall = self.wall(now);
+            if self.pending.is_none() {
+                match self.take_held(wall, now)? {
+                    Held::None => {}
+                    Held::Taken => polled = true,
+                    Held::Stop => return Ok(true),
                 }
             }
-            // After the first record only what is there already: the batch is looked at before waiting again.
-            let wait = match self.batch.due(&self.config, self.commits.idle) {
+            // After the first record only what is there already: what is due is looked at before waiting again.
+            let wait = match self.due(self.commits.idle) {
                 _ if polled || self.restoring.is_some() => Duration::ZERO,
                 Some(due) => due.saturating_duration_since(now).min(POLL_MAX),
                 None => POLL_MAX,
             };
-            // Without partitions nothing but the group can have news.
-            let owns = !self.stage.is_empty();
-            match inbox.consumer().poll(if owns { Duration::ZERO } else { wait }) {
+            // Without partitions, or with a transaction that waits, nothing but the group can have news.
+            let takes = !self.tasks.is_empty() && self.pending.is_none();
+            let Some(inbox) = &mut self.inbox else { return Ok(polled) };
+            match inbox.consumer().poll(if takes { Duration::ZERO } else { wait }) {
                 None => {}
                 Some(Ok(_)) => return Err(outside()),
                 Some(Err(error)) => {
@@ -217,9 +235,73 @@ impl Worker {
                     return Ok(polled);
                 }
             }
-            if inbox.consumer().context().is_pending() || inbox.fill(if owns { wait } else { Duration::ZERO }) == 0 {
+            let wait = if takes { wait } else { Duration::ZERO };
+            if inbox.consumer().context().is_pending() || !takes && self.restoring.is_none() || inbox.fill(wait) == 0 {
                 return Ok(polled);
             }
+        }
+    }
+
+    /// Takes what the inbox holds.
+    fn take_held(&mut self, wall: Timestamp, now: Instant) -> Result<Held, EngineError> {
+        let mut held = Held::None;
+        loop {
+            let Some(inbox) = &mut self.inbox else { return Ok(held) };
+            let Some(received) = inbox.next() else { return Ok(held) };
+            let received = match received {
+                Ok(received) => received,
+                Err(error) => {
+                    self.judge(&error)?;
+                    return Ok(Held::Stop);
+                }
+            };
+            // It would be skipped; at its next start the process reads it again.
+            if self.restoring.is_some() {
+                let words = "a record of a paused partition".into();
+                return Err(EngineError::Kafka { doing: "restoring", words });
+            }
+            held = Held::Taken;
+            let Some(record) = record(received, &self.tasks.shared.names) else { continue };
+            let place = (record.input, record.offset);
+            let taken = self.tasks.take(record, wall, now, &mut self.counters)?;
+            if taken == Taken::Unpublishable {
+                self.refuse(place)?;
+                return Ok(Held::Stop);
+            }
+            self.read_activated()?;
+            let full = self.tasks.is_full(self.search.inputs_max());
+            let not_before = if full { self.commits.idle } else { self.commits.busy };
+            if self.due(not_before).is_some_and(|due| due <= now) {
+                return Ok(Held::Stop);
+            }
+        }
+    }
+
+    /// What the input leads to cannot be published: its task goes back, and takes it as a dead letter.
+    fn refuse(&mut self, (input, offset): (Input, i64)) -> Result<(), EngineError> {
+        tracing::warn!(task = %input.task(), offset, "what an input leads to is larger than a topic takes: it is refused");
+        self.tasks.refuse(input, offset)?;
+        self.rewind([input.task()])
+    }
+
+    /// Takes tasks back to their last commit, and their readers with them.
+    fn rewind(&mut self, tasks: impl IntoIterator<Item = TaskId>) -> Result<(), EngineError> {
+        self.tasks.rollback(tasks);
+        let Some(inbox) = &mut self.inbox else { return Ok(()) };
+        inbox.discard();
+        start(inbox, &self.tasks.places(), &self.tasks.shared.names)?;
+        resume(inbox, self.tasks.reading(), &self.tasks.shared.names)
+    }
+
+    /// Lets the records of tasks be read that have a registry now.
+    fn read_activated(&mut self) -> Result<(), EngineError> {
+        let activated = self.tasks.take_activated();
+        match &self.inbox {
+            Some(inbox) if !activated.is_empty() => {
+                let records = activated.into_iter().map(|task| task.input(Role::Records));
+                resume(inbox, records, &self.tasks.shared.names)
+            }
+            _ => Ok(()),
         }
     }
 
@@ -244,17 +326,18 @@ impl Worker {
                     inbox.discard();
                     self.counters.assignments += 1;
                     self.config.watch.vital.wait(true, Instant::now());
-                    let Some(committed) = assign(inbox, &wanted, self.stage.names(), &self.stop)? else {
-                        continue;
-                    };
-                    self.restoring =
-                        Some(Restoring::begin(&self.config, self.stage.registry(), committed, &self.stop)?);
+                    let names = &self.tasks.shared.names;
+                    let Some(committed) = assign(&self.config, inbox, &wanted, names, &self.stop)? else { continue };
+                    let registries = self.tasks.registries();
+                    self.restoring = Some(Restoring::begin(&self.config, registries, committed, &self.stop)?);
                     self.config.watch.vital.enter(Phase::Restoring, 0, Instant::now());
                 }
                 Rebalance::Revoke { lost } => {
                     self.counters.revocations += 1;
-                    if !lost && !self.batch.is_empty() {
-                        self.commit(on_progress)?;
+                    while !lost && (self.pending.is_some() || self.tasks.is_ready()) {
+                        if self.commit(true, on_progress)? != Outcome::Committed {
+                            break;
+                        }
                     }
                     self.give_up();
                     if let Some(inbox) = &self.inbox {
@@ -281,54 +364,78 @@ impl Worker {
         self.counters.restores.add(begun.elapsed());
         self.counters.restored_entries += entries;
         let (Some(restoring), Some(inbox)) = (self.restoring.take(), &self.inbox) else { return Ok(()) };
-        let consumer = inbox.consumer();
-        self.stage.begin(restoring.finish()?, Instant::now());
-        consumer
-            .assignment()
-            .and_then(|owned| consumer.resume(&owned))
-            .map_err(|error| EngineError::kafka("resuming", &error))?;
+        self.tasks.begin(restoring.finish()?);
+        resume(inbox, self.tasks.reading(), &self.tasks.shared.names)?;
         self.config.watch.vital.enter(Phase::Running, tasks, Instant::now());
-        self.config.watch.show_next();
-        tracing::info!(tasks = self.stage.len(), "assigned");
-        on_progress(Progress::Assigned(self.stage.len()));
+        self.config.watch.show_now(Instant::now(), || self.tasks.view(&self.counters));
+        tracing::info!(tasks = self.tasks.len(), "assigned");
+        on_progress(Progress::Assigned(self.tasks.len()));
         Ok(())
     }
 
-    fn commit(&mut self, on_progress: OnProgress<'_>) -> Result<Outcome, EngineError> {
+    /// Commits what waits, else what is due, or everything.
+    fn commit(&mut self, everything: bool, on_progress: OnProgress<'_>) -> Result<Outcome, EngineError> {
         let Some(inbox) = &self.inbox else { return Ok(Outcome::NotMember) };
         let started = Instant::now();
-        self.stage.changes(&mut self.batch);
+        let transaction = match self.pending.take() {
+            Some(pending) => pending,
+            None if everything => self.tasks.close_all()?,
+            None => self.tasks.close_due(&self.config, self.search.inputs_max(), started)?,
+        };
         self.config.watch.vital.wait(true, started);
-        let outcome = self.publisher.commit(inbox.consumer(), &self.batch, &mut self.counters)?;
+        let outcome = self.publisher.commit(inbox.consumer(), &transaction, &mut self.counters)?;
         self.config.watch.vital.wait(false, Instant::now());
         self.commits = Pace::after(started, self.config.commit_gap_min);
         match outcome {
             Outcome::Committed => {
                 self.counters.commits.add(started.elapsed());
                 self.counters.transactions += 1;
-                self.counters.published += (self.batch.publications.len() - self.batch.state_entries) as u64;
-                self.counters.state_entries += self.batch.state_entries as u64;
-                self.telemetry.committed(&self.batch, &self.config.topics);
-                self.stage.committed(&self.batch);
-                self.batch.clear();
+                self.counters.published += transaction.outputs() as u64;
+                self.counters.state_entries += transaction.state_entries() as u64;
+                self.telemetry.committed(&transaction, &self.config.topics);
+                self.tasks.committed(&transaction, &self.publisher.reports().changelog_ends());
+                self.search.committed(transaction.inputs());
                 on_progress(Progress::Committed(&self.counters));
             }
-            Outcome::NotMember => self.commits = Pace::after(started, NOT_MEMBER_PAUSE),
+            Outcome::NotMember => {
+                self.commits = Pace::after(started, NOT_MEMBER_PAUSE);
+                self.pending = Some(transaction);
+            }
+            Outcome::Refused => self.look_for_refused(&transaction)?,
         }
         Ok(outcome)
     }
 
+    /// A broker does not take something in a transaction: smaller ones, until one input alone is to blame.
+    fn look_for_refused(&mut self, transaction: &Transaction) -> Result<(), EngineError> {
+        let tasks: Vec<TaskId> = transaction.shares.iter().map(|share| share.task).collect();
+        if let Some(place) = transaction.only_input() {
+            self.search.found();
+            return self.refuse(place);
+        }
+        if !self.search.narrow(transaction.inputs()) {
+            let words = "a broker does not take what a transaction without inputs publishes".into();
+            return Err(EngineError::Unpublishable(words));
+        }
+        tracing::warn!(
+            inputs = transaction.inputs(),
+            "a broker does not take a record; looking for the input behind it"
+        );
+        self.rewind(tasks)
+    }
+
     /// Drops tasks and what they wanted to publish: other tasks of other workers answer for their partitions now.
     fn give_up(&mut self) {
-        if !self.batch.is_empty() {
-            self.counters.dropped += self.batch.inputs as u64;
-            tracing::warn!(inputs = self.batch.inputs, "partitions lost: their uncommitted effects are dropped");
+        if self.tasks.inputs() > 0 {
+            let inputs = self.tasks.inputs();
+            self.counters.dropped += inputs as u64;
+            tracing::warn!(inputs, "partitions lost: their uncommitted effects are dropped");
         }
-        self.batch.clear();
+        self.pending = None;
         self.restoring = None;
-        self.stage.end();
+        self.tasks.end();
         self.config.watch.vital.enter(Phase::Joining, 0, Instant::now());
-        self.config.watch.show_next();
+        self.config.watch.show_now(Instant::now(), || self.tasks.view(&self.counters));
         if let Some(inbox) = &mut self.inbox {
             inbox.discard();
         }
@@ -342,13 +449,12 @@ impl Worker {
         let pause = self.fencings.note(&self.config.worker_id(), Instant::now())?;
         tracing::warn!(id = self.config.worker_id(), "fenced; joining again");
         thread::sleep(pause);
-        self.config.watch.vital.wait(false, Instant::now());
         self.inbox = Some(join(&self.config)?);
         Ok(())
     }
 
     fn close(&mut self) {
-        self.stage.tell();
+        self.tasks.tell();
         self.publisher.close();
         self.leave();
     }
@@ -374,16 +480,15 @@ impl Worker {
 
 fn join(config: &Config) -> Result<Inbox<Group>, EngineError> {
     let group: BaseConsumer<Group> = create(&consumer(config), Group::watched(&config.watch))?;
-    group.subscribe(&config.topics.inputs()).map_err(|error| EngineError::kafka("subscribing", &error))?;
+    group.subscribe(&config.topics.inputs()[..2]).map_err(|error| EngineError::kafka("subscribing", &error))?;
     Inbox::new(group).map_err(|error| EngineError::kafka("creating a client", &error))
 }
 
-/// What was received as a record of the stage; none: not of an input.
-fn record<'a>(received: Received<'a>, names: &[Arc<str>; 2]) -> Option<Record<'a>> {
-    let input = names.iter().position(|name| received.is_of(name))?;
+/// What was received as a record of a task; none: not of an input.
+fn record<'a>(received: Received<'a>, names: &[Arc<str>]) -> Option<Record<'a>> {
+    let topic = names.iter().position(|name| received.is_of(name))?;
     Some(Record {
-        input,
-        partition: received.partition(),
+        input: Input { topic, partition: received.partition() },
         offset: received.offset(),
         // A record without a time does not move the task's clock.
         at: received.timestamp_millis().map_or(Timestamp::EPOCH, Timestamp::from_millis),

@@ -59,6 +59,8 @@ pub struct Counts {
     pub sessions_evicted: u64,
     /// Failures not tracked because a limit was reached.
     pub untracked: u64,
+    /// Rows of counts folded into others because a limit was reached.
+    pub rows_folded: u64,
 }
 
 impl Counts {
@@ -70,7 +72,7 @@ impl Counts {
         }
     }
 
-    fn each(&mut self) -> [&mut u64; 27] {
+    fn each(&mut self) -> [&mut u64; 28] {
         let Self {
             events,
             unknown_types,
@@ -99,6 +101,7 @@ impl Counts {
             commands_refused,
             sessions_evicted,
             untracked,
+            rows_folded,
         } = self;
         [
             events,
@@ -128,6 +131,7 @@ impl Counts {
             commands_refused,
             sessions_evicted,
             untracked,
+            rows_folded,
         ]
     }
 }

@@ -97,6 +97,8 @@ pub fn run(args: &Args, resolved: &Resolved, out: &mut dyn Write) -> Result<Exit
     let name = run_name();
     let config = Config {
         group: format!("reflex-bench-{name}"),
+        // Its topics have one copy: it measures, it keeps nothing.
+        dev: true,
         check_topics: true,
         ..run::config(&resolved.settings, "bench")?
     };

@@ -69,6 +69,8 @@ pub struct Settings {
     pub broker_outage_ms_max: u64,
     /// Whether a task that has state, but whose group has no offsets, begins at the earliest offset; else it refuses.
     pub start_at_earliest: bool,
+    /// Whether one copy of everything is enough: a single broker, to try things on.
+    pub dev: bool,
     /// Names of the topics.
     pub topics: Topics,
     /// What inputs are held against.
@@ -101,6 +103,7 @@ impl Default for Settings {
             broker_timeout_ms: 10_000,
             broker_outage_ms_max: 300_000,
             start_at_earliest: false,
+            dev: false,
             topics: Topics::default(),
             input: Input::default(),
             avro: Avro::default(),

@@ -88,6 +88,7 @@ fn counted(c: &Counts, oversized: u64) -> Vec<Family> {
                 ("interventions", c.limited),
                 ("sessions_tracked_max", c.sessions_evicted),
                 ("shapes_per_run_max", c.untracked),
+                ("fleet_rows_max", c.rows_folded),
                 ("event_bytes_max", oversized),
             ],
         ),
@@ -130,10 +131,11 @@ mod tests {
             commands_refused: 1024,
             sessions_evicted: 1025,
             untracked: 1026,
+            rows_folded: 1027,
         };
         let snapshot = Snapshot { counters: Counters::default(), session, ..Snapshot::default() };
         let shown = format!("{:?}", families(&[Arc::new(snapshot)]));
-        for number in 1000..1027 {
+        for number in 1000..1028 {
             assert!(shown.contains(&number.to_string()), "{number}");
         }
     }

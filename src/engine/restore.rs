@@ -1,0 +1,71 @@
+//! A task of whichever stage on its way back from its entries: those of its stage, and the engine's own.
+
+use crate::engine::catalogue::Registries;
+use crate::engine::core::Core;
+use crate::engine::error::{EngineError, capped};
+use crate::engine::place::{StageName, TaskId};
+use crate::engine::tape::Progress;
+use crate::session;
+
+enum Stage {
+    Session(Box<session::Restore>),
+}
+
+/// A task that is being restored, entry by entry.
+pub struct TaskRestore {
+    id: TaskId,
+    topic: String,
+    stage: Stage,
+    progress: Option<Progress>,
+    registries: Registries,
+}
+
+impl TaskRestore {
+    /// Nothing restored yet; `topic`: its changelog.
+    pub fn new(id: TaskId, topic: &str, registries: &Registries) -> Self {
+        let (name, first) = (id.to_string(), registries.first());
+        let stage = match id.stage {
+            StageName::Session | StageName::Fleet => Stage::Session(Box::new(session::Restore::new(&name, first))),
+        };
+        Self { id, topic: topic.to_owned(), stage, progress: None, registries: registries.clone() }
+    }
+
+    /// Takes one record of the changelog, in its order.
+    ///
+    /// # Errors
+    /// A record that no task of this stage wrote.
+    pub fn apply(&mut self, key: &[u8], value: Option<&[u8]>) -> Result<(), String> {
+        if key == Progress::KEY {
+            let read = |value| serde_json::from_slice(value).map_err(|error| format!("entry `engine`: {error}"));
+            self.progress = value.map(read).transpose()?;
+            return Ok(());
+        }
+        match &mut self.stage {
+            Stage::Session(restore) => restore.apply(key, value).map_err(|error| error.to_string()),
+        }
+    }
+
+    /// The task, and how far it was; of no entries at all an empty one.
+    ///
+    /// # Errors
+    /// Entries that do not belong together, or a registry version that is nowhere.
+    pub fn finish(self) -> Result<(Core, Option<Progress>), EngineError> {
+        let Self { id, topic, stage, progress, registries } = self;
+        let unusable =
+            |words: &str| EngineError::State { task: id.to_string(), topic: topic.clone(), words: capped(words) };
+        let version = match &stage {
+            Stage::Session(restore) => restore.registry_version().map(str::to_owned),
+        };
+        let registry = version.map(|version| registries.of_restored(&version)).transpose()?;
+        let core = match stage {
+            Stage::Session(restore) => {
+                let mut session = restore.finish().map_err(|error| unusable(&error.to_string()))?;
+                if let Some(registry) = registry {
+                    session.activate(registry);
+                }
+                Core::Session(Box::new(session))
+            }
+        };
+        Ok((core, progress))
+    }
+}
