@@ -3,9 +3,7 @@
 use std::sync::Arc;
 
 use crate::engine::intake::Intake;
-use crate::engine::place::TaskId;
 use crate::engine::task::Record;
-use crate::engine::watch::TaskView;
 use crate::record::codec::DecodeLimits;
 use crate::record::command::Command;
 use crate::record::dead_letter::Rejection;
@@ -122,35 +120,45 @@ impl Core {
         }
     }
 
-    /// What it counted.
-    pub fn counts(&self) -> &Counts {
-        match self {
-            Self::Session(session) => session.counts(),
-        }
-    }
-
-    /// What it holds, for whoever looks from outside.
-    pub fn view(&self, task: TaskId, topics: [Arc<str>; 2]) -> TaskView {
-        match self {
-            Self::Session(session) => {
-                let (overrides_live, tracked) = session.in_use();
-                TaskView {
-                    task: task.to_string().into(),
-                    partition: task.partition,
-                    topics,
-                    watermark: session.watermark(),
-                    sessions_tracked: tracked as u64,
-                    overrides_live: u64::from(overrides_live),
-                    state_bytes: session.state_bytes(),
-                }
-            }
-        }
-    }
-
     /// Signatures that came too late to act on.
     pub fn stale(&self) -> u64 {
         match self {
             Self::Session(session) => session.counts().stale,
+        }
+    }
+
+    /// What a session task counted.
+    pub fn session_counts(&self) -> Option<&Counts> {
+        match self {
+            Self::Session(session) => Some(session.counts()),
+        }
+    }
+
+    /// Its clock; none: it took nothing yet.
+    pub fn clock(&self) -> Option<Timestamp> {
+        match self {
+            Self::Session(session) => session.watermark(),
+        }
+    }
+
+    /// Sessions it keeps state of.
+    pub fn sessions_tracked(&self) -> u64 {
+        match self {
+            Self::Session(session) => session.in_use().1 as u64,
+        }
+    }
+
+    /// Overrides of it that live.
+    pub fn overrides_live(&self) -> u64 {
+        match self {
+            Self::Session(session) => u64::from(session.in_use().0),
+        }
+    }
+
+    /// What its state takes in memory, indexes not counted.
+    pub fn state_bytes(&self) -> u64 {
+        match self {
+            Self::Session(session) => session.state_bytes(),
         }
     }
 }

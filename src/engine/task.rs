@@ -82,10 +82,10 @@ pub struct Task {
     pub progress: Progress,
     /// The changelog up to here is its state, as committed.
     pub changelog_next: i64,
-    limits: DecodeLimits,
-    last_input: Instant,
     /// Append times of the records read last, by slot of the input.
     pub read_at: [Option<Timestamp>; 2],
+    limits: DecodeLimits,
+    last_input: Instant,
     /// Transactions of this incarnation.
     since_begun: u64,
     /// Version of the registry at the last commit.
@@ -105,8 +105,8 @@ impl Task {
             committed,
             progress,
             changelog_next,
-            last_input: Instant::now(),
             read_at: [None; 2],
+            last_input: Instant::now(),
             since_begun: 0,
             registry,
             effects: Effects::default(),

@@ -10,31 +10,30 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use rdkafka::consumer::{BaseConsumer, Consumer};
+use rdkafka::consumer::Consumer;
 use rdkafka::error::KafkaError;
 
 use crate::engine::assignment::{Group, Rebalance, assign, resume, start};
 use crate::engine::batch::Transaction;
 use crate::engine::catalogue::Registries;
 use crate::engine::changelog::Restoring;
-use crate::engine::client::{consumer, create};
 use crate::engine::clock::Clock;
 use crate::engine::config::Config;
 use crate::engine::counters::Counters;
 use crate::engine::encode::Outlets;
-use crate::engine::error::{EngineError, words};
+use crate::engine::error::EngineError;
 use crate::engine::fencing::Fencings;
 use crate::engine::health::Phase;
-use crate::engine::intake::Raw;
-use crate::engine::native::inbox::{Inbox, Received};
+use crate::engine::membership::{join, leave, outside, record};
+use crate::engine::native::inbox::Inbox;
+use crate::engine::pace::Pace;
 use crate::engine::place::{Input, Role, TaskId};
 use crate::engine::preflight;
 use crate::engine::search::Search;
-use crate::engine::task::{Record, Taken};
+use crate::engine::task::Taken;
 use crate::engine::tasks::Tasks;
 use crate::engine::telemetry::Telemetry;
 use crate::engine::transaction::{Outcome, Publisher};
@@ -43,16 +42,8 @@ use crate::record::time::Timestamp;
 
 /// Longest wait of a poll: how late a stop or a deadline is noticed.
 const POLL_MAX: Duration = Duration::from_millis(100);
-/// While records are waiting, a worker takes them for so many times as long as its last commit took before it commits
-/// again: else a backlog of urgent batches would spend its time in commits. Latency loses nothing: where records do not
-/// wait, a commit does not either.
-const CATCH_UP_FACTOR: u32 = 8;
-/// But not for longer than this.
-const CATCH_UP_MAX: Duration = Duration::from_millis(250);
 /// Pause before a commit that found this process outside its group is tried again.
 const NOT_MEMBER_PAUSE: Duration = Duration::from_millis(100);
-/// How long closing the consumer may take; over: it is left to the end of the process.
-const CLOSE_PATIENCE: Duration = Duration::from_secs(5);
 
 /// What a worker tells while it runs.
 #[derive(Clone, Copy, Debug)]
@@ -118,22 +109,6 @@ enum Held {
     Stop,
 }
 
-/// When the next commit may begin.
-#[derive(Clone, Copy)]
-struct Pace {
-    /// With nothing else to do.
-    idle: Instant,
-    /// With more records waiting.
-    busy: Instant,
-}
-
-impl Pace {
-    fn after(began: Instant, gap_min: Duration) -> Self {
-        let ended = Instant::now();
-        Self { idle: ended + gap_min, busy: ended + gap_min.max(((ended - began) * CATCH_UP_FACTOR).min(CATCH_UP_MAX)) }
-    }
-}
-
 impl Worker {
     fn start(config: Config, registries: Registries, stop: &Arc<AtomicBool>) -> Result<Self, EngineError> {
         let bytes_max = if config.check_topics { preflight::check(&config)? } else { BTreeMap::new() };
@@ -188,7 +163,8 @@ impl Worker {
         }
         // The last words wait for nothing.
         self.telemetry.tell(self.tasks.stale(), Instant::now() + POLL_MAX * 10);
-        self.config.watch.show_now(Instant::now(), || self.tasks.view(&self.counters));
+        self.config.watch.show_next();
+        self.config.watch.show(Instant::now(), || self.tasks.view(&self.counters));
         Ok(())
     }
 
@@ -367,7 +343,7 @@ impl Worker {
         self.tasks.begin(restoring.finish()?);
         resume(inbox, self.tasks.reading(), &self.tasks.shared.names)?;
         self.config.watch.vital.enter(Phase::Running, tasks, Instant::now());
-        self.config.watch.show_now(Instant::now(), || self.tasks.view(&self.counters));
+        self.config.watch.show_next();
         tracing::info!(tasks = self.tasks.len(), "assigned");
         on_progress(Progress::Assigned(self.tasks.len()));
         Ok(())
@@ -435,7 +411,7 @@ impl Worker {
         self.restoring = None;
         self.tasks.end();
         self.config.watch.vital.enter(Phase::Joining, 0, Instant::now());
-        self.config.watch.show_now(Instant::now(), || self.tasks.view(&self.counters));
+        self.config.watch.show_next();
         if let Some(inbox) = &mut self.inbox {
             inbox.discard();
         }
@@ -445,10 +421,11 @@ impl Worker {
     fn join_again(&mut self) -> Result<(), EngineError> {
         self.counters.fenced += 1;
         self.give_up();
-        self.leave();
+        self.inbox.take().into_iter().for_each(leave);
         let pause = self.fencings.note(&self.config.worker_id(), Instant::now())?;
         tracing::warn!(id = self.config.worker_id(), "fenced; joining again");
         thread::sleep(pause);
+        self.config.watch.vital.wait(false, Instant::now());
         self.inbox = Some(join(&self.config)?);
         Ok(())
     }
@@ -456,47 +433,6 @@ impl Worker {
     fn close(&mut self) {
         self.tasks.tell();
         self.publisher.close();
-        self.leave();
+        self.inbox.take().into_iter().for_each(leave);
     }
-
-    /// Leaves without waiting for a broker that does not answer.
-    fn leave(&mut self) {
-        let Some(inbox) = self.inbox.take() else { return };
-        inbox.consumer().context().close();
-        let (done, closed) = mpsc::channel();
-        let closing = thread::Builder::new().name("close".into()).spawn(move || {
-            if let Err(error) = inbox.consumer().unassign() {
-                tracing::warn!(error = %words(&error), "giving partitions up");
-            }
-            drop(inbox);
-            // Nobody may be waiting any more.
-            let _ = done.send(());
-        });
-        if closing.is_ok() && closed.recv_timeout(CLOSE_PATIENCE).is_err() {
-            tracing::warn!("the consumer did not close in time");
-        }
-    }
-}
-
-fn join(config: &Config) -> Result<Inbox<Group>, EngineError> {
-    let group: BaseConsumer<Group> = create(&consumer(config), Group::watched(&config.watch))?;
-    group.subscribe(&config.topics.inputs()[..2]).map_err(|error| EngineError::kafka("subscribing", &error))?;
-    Inbox::new(group).map_err(|error| EngineError::kafka("creating a client", &error))
-}
-
-/// What was received as a record of a task; none: not of an input.
-fn record<'a>(received: Received<'a>, names: &[Arc<str>]) -> Option<Record<'a>> {
-    let topic = names.iter().position(|name| received.is_of(name))?;
-    Some(Record {
-        input: Input { topic, partition: received.partition() },
-        offset: received.offset(),
-        // A record without a time does not move the task's clock.
-        at: received.timestamp_millis().map_or(Timestamp::EPOCH, Timestamp::from_millis),
-        raw: Raw { key: received.key(), value: received.value(), headers: received.headers() },
-    })
-}
-
-/// A record that did not come through the inbox: its partition was assigned without being forwarded.
-fn outside() -> EngineError {
-    EngineError::Kafka { doing: "consuming", words: "a record of a partition that was not forwarded".into() }
 }
