@@ -8,6 +8,10 @@
 mod harness;
 
 mod kafka {
+    #[path = "../serve/client.rs"]
+    pub mod client;
+    #[path = "../serve/exposition.rs"]
+    pub mod exposition;
     pub mod proxy;
     pub mod world;
 
@@ -19,6 +23,7 @@ mod kafka {
     mod dlq;
     mod durable;
     mod faults;
+    mod ops;
     mod ops_topics;
     mod refusals;
     mod registry;

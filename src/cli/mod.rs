@@ -15,6 +15,7 @@ mod pipe;
 pub mod publish;
 pub mod records;
 pub mod registry;
+pub mod ready;
 pub mod replay;
 pub mod run;
 pub mod settings;
@@ -118,6 +119,8 @@ enum Verb {
     Demo(demo::Args),
     /// Read events, publish interventions and overrides, until stopped.
     Run,
+    /// Ask the process of `reflex run` at --http whether it is ready: exit 0 yes, 1 no.
+    Ready(ready::Args),
     /// Check the registry: every problem of every file at once.
     Validate(validate::Args),
     /// Check scenario files against a registry.
@@ -156,6 +159,7 @@ fn dispatch(verb: Verb, resolved: &Resolved, out: &mut dyn Write) -> Result<Exit
     match verb {
         Verb::Demo(args) => demo::run(&args, resolved.settings.output != Output::Table, &run::stop_flag()?, out),
         Verb::Run => run::run(resolved),
+        Verb::Ready(args) => ready::run(&args, &resolved.settings.http, out),
         Verb::Validate(args) => {
             let json = resolved.settings.output != Output::Table;
             validate::run(Path::new(&resolved.settings.registry), &resolved.limits, args.deny_warnings, json)

@@ -78,4 +78,5 @@ pub use config::{Cluster, Config, Encoding, TopicNames};
 pub use counters::Counters;
 pub use error::{EngineError, words};
 pub(crate) use native::inbox::Inbox;
+pub use tape::CORE_VERSION;
 pub use worker::{OnProgress, Progress, run};

@@ -113,6 +113,7 @@ impl Tasks {
         let tasks = self.by_id.values().map(|task| TaskView {
             task: task.id.to_string().into(),
             partition: task.id.partition,
+            topics: Role::ALL.map(|role| Arc::clone(&self.shared.names[task.id.input(role).topic])),
             watermark: task.core.clock(),
             sessions_tracked: task.core.sessions_tracked(),
             overrides_live: task.core.overrides_live(),

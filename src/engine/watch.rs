@@ -6,10 +6,11 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 use serde::Serialize;
 
+use crate::engine::clock::local;
 use crate::engine::counters::Counters;
 use crate::engine::health::{Bounds, Health, Vital};
 use crate::engine::lag::{Book, Lag};
@@ -39,6 +40,8 @@ pub struct TaskView {
     pub task: Arc<str>,
     /// Its partition.
     pub partition: i32,
+    /// The topics it reads.
+    pub topics: [Arc<str>; 2],
     /// Its clock; none: it took nothing yet.
     pub watermark: Option<Timestamp>,
     /// Sessions it keeps state of.
@@ -47,6 +50,13 @@ pub struct TaskView {
     pub overrides_live: u64,
     /// What its sessions take in memory, indexes not counted.
     pub state_bytes: u64,
+}
+
+impl TaskView {
+    /// Whether it reads this partition.
+    pub fn reads(&self, topic: &str, partition: i32) -> bool {
+        self.partition == partition && self.topics.iter().any(|own| **own == *topic)
+    }
 }
 
 /// One input partition.
@@ -197,8 +207,7 @@ impl ProcessHealth {
 /// Wall time; corrected by nothing.
 #[must_use]
 pub fn wall() -> Timestamp {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    Timestamp::from_micros(i64::try_from(since.as_micros()).unwrap_or(i64::MAX))
+    local()
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {

@@ -45,7 +45,7 @@ pub fn lags(workers: &[Arc<Vec<Lag>>], snapshots: &[Arc<Snapshot>], wall: Timest
     );
     let tasks = snapshots.iter().flat_map(|snapshot| snapshot.tasks.iter());
     let delay = tasks.fold(delay, |family, task| {
-        let waits = lags().any(|lag| lag.partition == task.partition && lag.records > 0);
+        let waits = lags().any(|lag| task.reads(&lag.topic, lag.partition) && lag.records > 0);
         match (task.watermark, waits) {
             (_, false) => family.number(vec![("task", task.task.to_string())], 0.0),
             (Some(at), true) => family.number(vec![("task", task.task.to_string())], seconds(wall, at)),

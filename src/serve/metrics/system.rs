@@ -2,6 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use crate::engine::CORE_VERSION;
 use crate::serve::Served;
 use crate::serve::metrics::family::{Family, Labels, float};
 use crate::serve::process::Usage;
@@ -11,7 +12,8 @@ pub fn families(served: &Served) -> Vec<Family> {
     let mut families = http(served);
     families.extend(process(&Usage::now()));
     let (_, librdkafka) = rdkafka::util::get_rdkafka_version();
-    let build = vec![("version", env!("CARGO_PKG_VERSION").to_owned()), ("librdkafka", librdkafka)];
+    let versions = [("version", env!("CARGO_PKG_VERSION")), ("core", CORE_VERSION), ("librdkafka", &librdkafka)];
+    let build = versions.map(|(name, version)| (name, version.to_owned())).to_vec();
     families.push(Family::gauge("reflex_build_info", "What is running; always 1.").number(build, 1.0));
     families
 }
