@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use serde_json::json;
 
+use crate::cli::engine_config::config;
 use crate::cli::exit::{Exit, Failure};
 use crate::cli::failure::unwritable;
-use crate::cli::run::config;
 use crate::cli::settings::Resolved;
 use crate::cli::settings::model::Output;
 use crate::cli::table::clean;

@@ -7,15 +7,16 @@ pub mod config;
 pub mod decide;
 pub mod demo;
 pub mod dlq;
+pub mod engine_config;
 pub mod exit;
 mod failure;
 pub mod freeze;
 mod logging;
 mod pipe;
 pub mod publish;
+pub mod ready;
 pub mod records;
 pub mod registry;
-pub mod ready;
 pub mod replay;
 pub mod run;
 pub mod settings;
@@ -23,6 +24,7 @@ mod table;
 pub mod test;
 pub mod topics;
 pub mod validate;
+pub mod verify;
 
 use std::io::{IsTerminal, Write};
 use std::path::{Path, PathBuf};
@@ -119,6 +121,8 @@ enum Verb {
     Demo(demo::Args),
     /// Read events, publish interventions and overrides, until stopped.
     Run,
+    /// Decide again what the tape says was decided, and compare every byte: exit 1 where something differs.
+    Verify(verify::Args),
     /// Ask the process of `reflex run` at --http whether it is ready: exit 0 yes, 1 no.
     Ready(ready::Args),
     /// Check the registry: every problem of every file at once.
@@ -159,6 +163,7 @@ fn dispatch(verb: Verb, resolved: &Resolved, out: &mut dyn Write) -> Result<Exit
     match verb {
         Verb::Demo(args) => demo::run(&args, resolved.settings.output != Output::Table, &run::stop_flag()?, out),
         Verb::Run => run::run(resolved),
+        Verb::Verify(args) => verify::run(&args, resolved, out),
         Verb::Ready(args) => ready::run(&args, &resolved.settings.http, out),
         Verb::Validate(args) => {
             let json = resolved.settings.output != Output::Table;
