@@ -16,6 +16,7 @@ use rdkafka::consumer::{BaseConsumer, Consumer};
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use rdkafka::{Message, Offset, TopicPartitionList};
 
+use crate::engine::admin::Admin;
 use crate::engine::assignment::Committed;
 use crate::engine::catalogue::Registries;
 use crate::engine::client::{Logs, create, ends, reader};
@@ -55,6 +56,8 @@ struct Part {
 /// Tasks on their way from the changelog.
 pub struct Restoring {
     config: Config,
+    /// Ids of the inputs, by name, as far as they are known.
+    topic_ids: BTreeMap<String, String>,
     /// There until dropped.
     reader: Option<BaseConsumer<Logs>>,
     ends: BaseConsumer<Logs>,
@@ -86,6 +89,7 @@ impl Restoring {
         }
         let now = Instant::now();
         Ok(Self {
+            topic_ids: topic_ids(config),
             config: config.clone(),
             reader: Some(create(&reader(config), Logs)?),
             ends: create(&ends(config), Logs)?,
@@ -248,7 +252,7 @@ impl Restoring {
         let mut tasks = Vec::new();
         for (id, part) in std::mem::take(&mut self.parts) {
             let Part { task, restore, entries, end, .. } = part;
-            let committed = Role::ALL.map(|role| self.committed.get(&id.input(role)).copied().flatten());
+            let mut committed = Role::ALL.map(|role| self.committed.get(&id.input(role)).copied().flatten());
             let known = committed.iter().any(Option::is_some);
             match start(entries, known, self.config.start_at_earliest) {
                 Start::GoOn => {}
@@ -261,13 +265,28 @@ impl Restoring {
                 Start::Refused => return Err(EngineError::OffsetLost(self.refusal(task, &part.topic))),
             }
             let (core, progress) = restore.finish()?;
+            if let Some(recreated) = progress.as_ref().and_then(|progress| self.recreated(&progress.topic_ids)) {
+                if !self.config.start_at_earliest {
+                    return Err(recreated);
+                }
+                tracing::warn!(%task, "begins at the earliest offset, with its state: {recreated}");
+                committed = [None; 2];
+            }
             tracing::debug!(entries, "restored {task} with state hash {:032x}", core.state_hash());
             let incarnation = progress.as_ref().map_or(0, |progress| progress.incarnation + 1);
-            let progress = Progress { incarnation, ..progress.unwrap_or_default() };
+            let topic_ids = self.topic_ids.clone();
+            let progress = Progress { incarnation, topic_ids, ..progress.unwrap_or_default() };
             tasks.push(Task::new(id, core, progress, committed, end.unwrap_or(0)));
         }
         tracing::info!(tasks = tasks.len(), seconds = self.begun.elapsed().as_secs_f64(), "state restored");
         Ok(tasks)
+    }
+
+    /// The first topic that is another one than offsets speak of.
+    fn recreated(&self, known: &BTreeMap<String, String>) -> Option<EngineError> {
+        let (topic, is) = self.topic_ids.iter().find(|(topic, is)| known.get(*topic).is_some_and(|was| was != *is))?;
+        let (topic, is, was) = (topic.clone(), is.clone(), known.get(topic)?.clone());
+        Some(EngineError::TopicRecreated { topic, was, is, group: self.config.group.clone() })
     }
 
     fn refusal(&self, task: TaskId, topic: &str) -> String {
@@ -295,6 +314,19 @@ impl Drop for Restoring {
             let _ = thread::Builder::new().name("discard".into()).spawn(move || drop(reader));
         }
     }
+}
+
+/// Ids of the inputs. Where they cannot be had (an embedded broker, a passing fault), nothing is compared.
+fn topic_ids(config: &Config) -> BTreeMap<String, String> {
+    if !config.check_topics {
+        return BTreeMap::new();
+    }
+    let ids =
+        Admin::new(&config.cluster, config.broker_timeout).and_then(|admin| admin.topic_ids(&config.topics.inputs()));
+    ids.unwrap_or_else(|error| {
+        tracing::warn!(%error, "ids of topics are not compared");
+        BTreeMap::new()
+    })
 }
 
 /// How a task begins.

@@ -41,7 +41,7 @@ pub struct Settings {
     pub bootstrap_servers: String,
     /// Folder of what the process keeps.
     pub data_dir: String,
-    /// Worker threads; 1 for now.
+    /// Worker threads, each a member of the group: tasks of both stages are shared among them.
     pub workers: u32,
     /// Consumer group.
     pub group: String,

@@ -1,6 +1,6 @@
 //! Partitions that come and go: taking them over, restoring their tasks, giving them up.
 
-use crate::engine::assignment::{Rebalance, assign, resume};
+use crate::engine::assignment::{Rebalance, assign, resume, start};
 use crate::engine::changelog::Restoring;
 use crate::engine::error::EngineError;
 use crate::engine::health::Phase;
@@ -60,6 +60,9 @@ impl Worker {
         self.counters.restored_entries += entries;
         let (Some(restoring), Some(inbox)) = (self.restoring.take(), &self.inbox) else { return Ok(()) };
         self.tasks.begin(restoring.finish()?);
+        if self.config.start_at_earliest {
+            start(inbox, &self.tasks.places(), &self.tasks.shared.names)?;
+        }
         resume(inbox, self.tasks.reading(), &self.tasks.shared.names)?;
         self.config.watch.vital.enter(Phase::Running, tasks, Instant::now());
         self.config.watch.show_next();
