@@ -194,8 +194,8 @@ mod tests {
     use super::*;
 
     const BOUNDS: Bounds = Bounds {
-        beat_max: Duration::from_secs(60),
-        wait_max: Duration::from_secs(360),
+        beat_max: Duration::from_mins(1),
+        wait_max: Duration::from_mins(6),
         standstill_max: Duration::from_secs(15),
     };
 
