@@ -19,10 +19,13 @@ mod kafka {
     mod commands;
     mod commit;
     mod dead_letters;
+    mod decisions;
+    mod dlq;
     mod durable;
     mod faults;
     mod ops;
     mod ops_topics;
     mod refusals;
+    mod registry;
     mod story;
 }

@@ -16,12 +16,14 @@ impl From<EngineError> for Failure {
             | EngineError::State { .. }
             | EngineError::RegistryMissing { .. }
             | EngineError::Unpublishable(_)
+            | EngineError::TapeVersion(_)
             | EngineError::TooFewBrokers(_)
             | EngineError::Locked(_)
             | EngineError::File { .. }
             | EngineError::Fenced { .. }
             | EngineError::Client(_) => Exit::Configuration,
             EngineError::NotPermitted(_) => Exit::NotPermitted,
+            EngineError::NoSuchTask(_) => Exit::Usage,
             EngineError::Undecided(_) => Exit::Bug,
             EngineError::Outage(_) | EngineError::Kafka { .. } => Exit::TryAgain,
         };

@@ -4,16 +4,22 @@
 
 pub mod bench;
 pub mod config;
+pub mod decide;
 pub mod demo;
+pub mod dlq;
 pub mod exit;
 mod failure;
+pub mod freeze;
 mod logging;
 mod pipe;
 pub mod publish;
+pub mod records;
+pub mod registry;
 pub mod ready;
 pub mod replay;
 pub mod run;
 pub mod settings;
+mod table;
 pub mod test;
 pub mod topics;
 pub mod validate;
@@ -25,6 +31,7 @@ use std::sync::Arc;
 
 use clap::{Parser, Subcommand};
 
+use crate::record::command;
 use crate::registry::Registry;
 use exit::{Exit, Failure};
 use settings::model::Output;
@@ -123,6 +130,22 @@ enum Verb {
     /// Create, configure and check the topics.
     #[command(subcommand)]
     Topics(topics::Verb),
+    /// Versions of the registry: check, compare, push, activate.
+    #[command(subcommand)]
+    Registry(registry::Verb),
+    /// What runtimes resolve against: list, show, lift.
+    #[command(subcommand)]
+    Overrides(records::OverrideVerb),
+    /// The Intervention Log: list, show, approve, reject.
+    #[command(subcommand)]
+    Interventions(records::InterventionVerb),
+    /// What could not be used: list, show, send again.
+    #[command(subcommand)]
+    Dlq(dlq::Verb),
+    /// Stop all new automation in every task; lifting and expiring go on.
+    Freeze(freeze::Args),
+    /// Let automation go on.
+    Unfreeze(freeze::Args),
     /// Write recorded events to the events topic.
     Publish(publish::Args),
     /// Measure throughput or latency of the engine on a broker, with a fleet whose overrides are known.
@@ -152,6 +175,12 @@ fn dispatch(verb: Verb, resolved: &Resolved, out: &mut dyn Write) -> Result<Exit
             replay::run(&args, &registry(resolved)?, second.as_ref(), shape, out)
         }
         Verb::Topics(verb) => topics::run(&verb, resolved, out),
+        Verb::Registry(verb) => registry::run(&verb, resolved, out),
+        Verb::Overrides(verb) => records::overrides(&verb, resolved, out),
+        Verb::Interventions(verb) => records::interventions(&verb, resolved, out),
+        Verb::Dlq(verb) => dlq::run(&verb, resolved, out),
+        Verb::Freeze(args) => freeze::run(command::Verb::Freeze, &args, resolved, out),
+        Verb::Unfreeze(args) => freeze::run(command::Verb::Unfreeze, &args, resolved, out),
         Verb::Publish(args) => publish::run(&args, resolved, out),
         Verb::Bench(args) => bench::run(&args, resolved, out),
         Verb::Config(verb) => config::run(&verb, resolved, out),

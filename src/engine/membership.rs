@@ -22,7 +22,7 @@ const CLOSE_PATIENCE: Duration = Duration::from_secs(5);
 /// Becomes a member.
 pub fn join(config: &Config) -> Result<Inbox<Group>, EngineError> {
     let group: BaseConsumer<Group> = create(&consumer(config), Group::watched(&config.watch))?;
-    group.subscribe(&config.topics.inputs()[..2]).map_err(|error| EngineError::kafka("subscribing", &error))?;
+    group.subscribe(&config.topics.inputs()).map_err(|error| EngineError::kafka("subscribing", &error))?;
     Inbox::new(group).map_err(|error| EngineError::kafka("creating a client", &error))
 }
 

@@ -14,6 +14,7 @@
 //!              health, lag, watch   what it shows to the outside
 //!              verdict         what an error of a poll means
 //!              transaction, producer, classifier   all or nothing, and what an error means
+//!  scan, once, orders, registry_topic, redrive, acls ── what verbs of operators read and write
 //!  publish ── a feed of events, for `reflex publish`
 //! ```
 //!
@@ -47,15 +48,19 @@ mod intake;
 pub mod lag;
 mod membership;
 mod native;
+mod once;
+pub mod orders;
 mod pace;
 mod patience;
 mod place;
 pub mod preflight;
 mod producer;
 pub mod publish;
-mod registry_topic;
+pub mod redrive;
+pub mod registry_topic;
 mod release;
 mod restore;
+pub mod scan;
 mod search;
 mod tape;
 mod task;
@@ -64,6 +69,7 @@ mod telemetry;
 pub mod topics;
 mod transaction;
 mod verdict;
+pub mod verify;
 pub mod watch;
 mod worker;
 

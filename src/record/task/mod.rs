@@ -5,6 +5,7 @@ pub mod chain;
 pub mod effects;
 pub mod entry;
 pub mod seen;
+pub mod shelf;
 
 pub use effects::Effects;
 pub use entry::{Change, RestoreError};
