@@ -15,6 +15,7 @@ use crate::engine::intake::Intake;
 use crate::engine::place::{Input, Role, TaskId};
 use crate::engine::task::{Record, Shared, Taken, Task};
 use crate::engine::watch::{InputView, Snapshot, TaskView};
+use crate::fleet;
 use crate::record::time::Timestamp;
 use crate::session::Counts;
 
@@ -49,6 +50,8 @@ pub struct Tasks {
     activated: Vec<TaskId>,
     /// What session tasks counted that it has no longer.
     ended: Counts,
+    /// The same of fleet tasks.
+    ended_fleet: fleet::Counts,
 }
 
 impl Tasks {
@@ -69,6 +72,7 @@ impl Tasks {
             refused: BTreeSet::new(),
             activated: Vec::new(),
             ended: Counts::default(),
+            ended_fleet: fleet::Counts::default(),
         }
     }
 
@@ -110,6 +114,8 @@ impl Tasks {
     pub fn view(&self, counters: &Counters) -> Snapshot {
         let mut session = self.ended.clone();
         self.by_id.values().filter_map(|task| task.core.session_counts()).for_each(|counts| session.add(counts));
+        let mut fleet = self.ended_fleet.clone();
+        self.by_id.values().filter_map(|task| task.core.fleet_counts()).for_each(|counts| fleet.add(counts));
         let tasks = self.by_id.values().map(|task| TaskView {
             task: task.id.to_string().into(),
             partition: task.id.partition,
@@ -126,12 +132,13 @@ impl Tasks {
             read_at: task.read_at[role.slot()],
         };
         let inputs = self.by_id.values().flat_map(|task| Role::ALL.map(|role| input(task, role)));
-        Snapshot { counters: counters.clone(), session, tasks: tasks.collect(), inputs: inputs.collect() }
+        Snapshot { counters: counters.clone(), session, fleet, tasks: tasks.collect(), inputs: inputs.collect() }
     }
 
     /// Ends all tasks; what they know is forgotten.
     pub fn end(&mut self) {
         self.by_id.values().filter_map(|task| task.core.session_counts()).for_each(|counts| self.ended.add(counts));
+        self.by_id.values().filter_map(|task| task.core.fleet_counts()).for_each(|counts| self.ended_fleet.add(counts));
         self.by_id.clear();
         self.ready = Ready::default();
         self.refused.clear();
