@@ -17,10 +17,11 @@
 //! - [`resolve`]: what runtimes compute from overrides.
 //! - [`session`]: stage 1, from event to session override.
 //! - [`engine`]: the Kafka shell around the stages: poll, step, one transaction.
+//! - [`serve`]: HTTP: health and metrics.
 //! - [`cli`]: one file per verb of the program `reflex`.
 //!
 //! `record` to `session` are the core: no clock, IO, threads, randomness or async; they build with
-//! `--no-default-features`. The fleet stage and the HTTP service get rooms of their own when they move in.
+//! `--no-default-features`. The fleet stage gets a room of its own when it moves in.
 
 pub mod record;
 pub mod registry;
@@ -33,3 +34,6 @@ pub mod cli;
 #[cfg(feature = "shell")]
 #[allow(clippy::disallowed_methods, clippy::disallowed_types, reason = "clocks, threads and files belong to the shell")]
 pub mod engine;
+#[cfg(feature = "shell")]
+#[allow(clippy::disallowed_methods, clippy::disallowed_types, reason = "clocks, threads and files belong to the shell")]
+pub mod serve;

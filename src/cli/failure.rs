@@ -2,6 +2,7 @@
 
 use crate::cli::exit::{Exit, Failure};
 use crate::engine::EngineError;
+use crate::serve::ServeError;
 
 impl From<EngineError> for Failure {
     fn from(error: EngineError) -> Self {
@@ -23,6 +24,17 @@ impl From<EngineError> for Failure {
             EngineError::NotPermitted(_) => Exit::NotPermitted,
             EngineError::Undecided(_) => Exit::Bug,
             EngineError::Outage(_) | EngineError::Kafka { .. } => Exit::TryAgain,
+        };
+        Self::new(exit, error)
+    }
+}
+
+impl From<ServeError> for Failure {
+    fn from(error: ServeError) -> Self {
+        let exit = match &error {
+            ServeError::BadAddress { .. } | ServeError::BadHost(_) | ServeError::InUse(_) => Exit::Configuration,
+            ServeError::NotPermitted(_) => Exit::NotPermitted,
+            ServeError::System { .. } => Exit::TryAgain,
         };
         Self::new(exit, error)
     }

@@ -13,13 +13,18 @@ use crate::cli::exit::{Exit, Failure};
 use crate::cli::settings::Resolved;
 use crate::cli::settings::model::Settings;
 use crate::cli::{logging, registry};
+use crate::engine::health::Bounds;
 use crate::engine::home::Home;
+use crate::engine::watch::Monitor;
 use crate::engine::{Cluster, Config, Registries, run as run_engine};
 use crate::record::codec::Schemas;
+use crate::serve::{Bound, Limits, Server, operations};
 
 /// A stop takes at most this long; over: the process ends as it is, and the next one finds everything in the log.
 const STOP_MAX: Duration = Duration::from_secs(25);
 const LOOK_EVERY: Duration = Duration::from_millis(20);
+/// What the client library tells once a second is read this often.
+const TEND_EVERY: Duration = Duration::from_millis(500);
 
 /// Runs until SIGTERM or SIGINT; a second signal ends the process at once.
 ///
@@ -33,7 +38,10 @@ pub fn run(resolved: &Resolved) -> Result<Exit, Failure> {
     // Locked until the process ends.
     let instance = Some(settings.instance.as_str()).filter(|name| !name.is_empty());
     let home = Home::open(Path::new(&settings.data_dir), instance)?;
-    let config = config(settings, home.instance())?;
+    let monitor = Arc::new(Monitor::new(1, bounds(settings), &stop));
+    // Before the group hears of this process; it answers until the worker has closed.
+    let _server = serve(settings, &monitor)?;
+    let config = Config { watch: Arc::clone(&monitor.workers()[0]), ..config(settings, home.instance())? };
     tracing::info!(registry = registry.version, instance = home.instance(), "starting");
     let worker = {
         let stop = Arc::clone(&stop);
@@ -44,8 +52,13 @@ pub fn run(resolved: &Resolved) -> Result<Exit, Failure> {
             .map_err(|error| Failure::new(Exit::TryAgain, format_args!("starting a thread: {error}")))?
     };
     let mut stopping = None;
+    let mut tended = Instant::now();
     while !worker.is_finished() {
         thread::sleep(LOOK_EVERY);
+        if tended.elapsed() >= TEND_EVERY {
+            tended = Instant::now();
+            monitor.tend(tended);
+        }
         if stop.load(Ordering::Relaxed) {
             let since = *stopping.get_or_insert_with(|| {
                 tracing::info!("stopping");
@@ -62,6 +75,27 @@ pub fn run(resolved: &Resolved) -> Result<Exit, Failure> {
         Ok(ended) => ended.map(|_| Exit::Done).map_err(Failure::from),
         Err(_) => Err(Failure::new(Exit::Bug, "the worker panicked; its message is above")),
     }
+}
+
+/// How long a worker may take: as the group sees it, and as long as the engine waits for a broker.
+fn bounds(settings: &Settings) -> Bounds {
+    let poll_ms = settings.kafka.0.get("max.poll.interval.ms").and_then(|text| text.parse().ok());
+    Bounds {
+        beat_max: poll_ms.map_or(Bounds::default().beat_max, Duration::from_millis),
+        wait_max: Duration::from_millis(settings.broker_outage_ms_max) + Duration::from_mins(1),
+        ..Bounds::default()
+    }
+}
+
+/// The HTTP service, where an address is set.
+fn serve(settings: &Settings, monitor: &Arc<Monitor>) -> Result<Option<Server>, Failure> {
+    if settings.http.is_empty() {
+        return Ok(None);
+    }
+    let limits = Limits { connections_max: settings.http_connections_max as usize, ..Limits::default() };
+    let bound = Bound::new(&settings.http, &settings.http_hosts, limits)?;
+    let operations = operations::routes(Arc::clone(monitor), Arc::clone(bound.served()));
+    Ok(Some(bound.serve([operations])?))
 }
 
 /// Set by SIGTERM or SIGINT; a second signal ends the process at once.
@@ -106,6 +140,7 @@ pub fn config(settings: &Settings, instance: &str) -> Result<Config, Failure> {
         start_at_earliest: settings.start_at_earliest,
         dev: settings.dev,
         check_topics: true,
+        ..Config::default()
     })
 }
 

@@ -11,7 +11,7 @@ use crate::record::position::Position;
 use crate::record::task::{Change, Effects};
 use crate::record::time::Timestamp;
 use crate::registry::Registry;
-use crate::session::{self, Session};
+use crate::session::{self, Counts, Session};
 
 /// The state of a task, with its rules.
 pub enum Core {
@@ -124,6 +124,41 @@ impl Core {
     pub fn stale(&self) -> u64 {
         match self {
             Self::Session(session) => session.counts().stale,
+        }
+    }
+
+    /// What a session task counted.
+    pub fn session_counts(&self) -> Option<&Counts> {
+        match self {
+            Self::Session(session) => Some(session.counts()),
+        }
+    }
+
+    /// Its clock; none: it took nothing yet.
+    pub fn clock(&self) -> Option<Timestamp> {
+        match self {
+            Self::Session(session) => session.watermark(),
+        }
+    }
+
+    /// Sessions it keeps state of.
+    pub fn sessions_tracked(&self) -> u64 {
+        match self {
+            Self::Session(session) => session.in_use().1 as u64,
+        }
+    }
+
+    /// Overrides of it that live.
+    pub fn overrides_live(&self) -> u64 {
+        match self {
+            Self::Session(session) => u64::from(session.in_use().0),
+        }
+    }
+
+    /// What its state takes in memory, indexes not counted.
+    pub fn state_bytes(&self) -> u64 {
+        match self {
+            Self::Session(session) => session.state_bytes(),
         }
     }
 }

@@ -11,6 +11,7 @@
 //!              native          records in batches through a private queue; the only unsafe code
 //!              encode, dead_letter   effects and refusals as records
 //!              telemetry       what the log says of it
+//!              health, lag, watch   what it shows to the outside
 //!              verdict         what an error of a poll means
 //!              transaction, producer, classifier   all or nothing, and what an error means
 //!  scan, once, orders, registry_topic, redrive, acls ── what verbs of operators read and write
@@ -34,18 +35,22 @@ pub mod client;
 mod clock;
 pub mod config;
 mod core;
-mod counters;
+pub mod counters;
 mod dead_letter;
 pub mod embedded;
 mod encode;
 mod error;
 mod fencing;
 pub mod findings;
+pub mod health;
 pub mod home;
 mod intake;
+pub mod lag;
+mod membership;
 mod native;
 mod once;
 pub mod orders;
+mod pace;
 mod patience;
 mod place;
 pub mod preflight;
@@ -64,6 +69,7 @@ mod telemetry;
 pub mod topics;
 mod transaction;
 mod verdict;
+pub mod watch;
 mod worker;
 
 pub use catalogue::Registries;

@@ -10,30 +10,30 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use rdkafka::consumer::{BaseConsumer, Consumer};
+use rdkafka::consumer::Consumer;
 use rdkafka::error::KafkaError;
 
 use crate::engine::assignment::{Group, Rebalance, assign, resume, start};
 use crate::engine::batch::Transaction;
 use crate::engine::catalogue::Registries;
 use crate::engine::changelog::Restoring;
-use crate::engine::client::{consumer, create};
 use crate::engine::clock::Clock;
 use crate::engine::config::Config;
 use crate::engine::counters::Counters;
 use crate::engine::encode::Outlets;
-use crate::engine::error::{EngineError, words};
+use crate::engine::error::EngineError;
 use crate::engine::fencing::Fencings;
-use crate::engine::intake::Raw;
-use crate::engine::native::inbox::{Inbox, Received};
+use crate::engine::health::Phase;
+use crate::engine::membership::{join, leave, outside, record};
+use crate::engine::native::inbox::Inbox;
+use crate::engine::pace::Pace;
 use crate::engine::place::{Input, Role, TaskId};
 use crate::engine::preflight;
 use crate::engine::search::Search;
-use crate::engine::task::{Record, Taken};
+use crate::engine::task::Taken;
 use crate::engine::tasks::Tasks;
 use crate::engine::telemetry::Telemetry;
 use crate::engine::transaction::{Outcome, Publisher};
@@ -42,16 +42,8 @@ use crate::record::time::Timestamp;
 
 /// Longest wait of a poll: how late a stop or a deadline is noticed.
 const POLL_MAX: Duration = Duration::from_millis(100);
-/// While records are waiting, a worker takes them for so many times as long as its last commit took before it commits
-/// again: else a backlog of urgent batches would spend its time in commits. Latency loses nothing: where records do not
-/// wait, a commit does not either.
-const CATCH_UP_FACTOR: u32 = 8;
-/// But not for longer than this.
-const CATCH_UP_MAX: Duration = Duration::from_millis(250);
 /// Pause before a commit that found this process outside its group is tried again.
 const NOT_MEMBER_PAUSE: Duration = Duration::from_millis(100);
-/// How long closing the consumer may take; over: it is left to the end of the process.
-const CLOSE_PATIENCE: Duration = Duration::from_secs(5);
 
 /// What a worker tells while it runs.
 #[derive(Clone, Copy, Debug)]
@@ -75,8 +67,13 @@ pub fn run(
     stop: &Arc<AtomicBool>,
     on_progress: OnProgress<'_>,
 ) -> Result<Counters, EngineError> {
-    let mut worker = Worker::start(config, registries, stop)?;
-    let ended = worker.work(on_progress);
+    let watch = Arc::clone(&config.watch);
+    let failed = |error| {
+        watch.vital.enter(Phase::Failed, 0, Instant::now());
+        error
+    };
+    let mut worker = Worker::start(config, registries, stop).map_err(failed)?;
+    let ended = worker.work(on_progress).map_err(failed);
     worker.close();
     tracing::info!(counters = %worker.counters, "worker stopped");
     ended.map(|()| worker.counters)
@@ -112,22 +109,6 @@ enum Held {
     Stop,
 }
 
-/// When the next commit may begin.
-#[derive(Clone, Copy)]
-struct Pace {
-    /// With nothing else to do.
-    idle: Instant,
-    /// With more records waiting.
-    busy: Instant,
-}
-
-impl Pace {
-    fn after(began: Instant, gap_min: Duration) -> Self {
-        let ended = Instant::now();
-        Self { idle: ended + gap_min, busy: ended + gap_min.max(((ended - began) * CATCH_UP_FACTOR).min(CATCH_UP_MAX)) }
-    }
-}
-
 impl Worker {
     fn start(config: Config, registries: Registries, stop: &Arc<AtomicBool>) -> Result<Self, EngineError> {
         let bytes_max = if config.check_topics { preflight::check(&config)? } else { BTreeMap::new() };
@@ -153,7 +134,9 @@ impl Worker {
     }
 
     fn work(&mut self, on_progress: OnProgress<'_>) -> Result<(), EngineError> {
+        self.config.watch.vital.enter(Phase::Joining, 0, Instant::now());
         while !self.stop.load(Ordering::Relaxed) {
+            self.config.watch.vital.beat(self.counters.inputs, Instant::now());
             let polled = self.poll()?;
             self.rebalances(on_progress)?;
             if self.restoring.is_some() {
@@ -169,7 +152,9 @@ impl Worker {
                 self.commit(false, on_progress)?;
             }
             self.telemetry.tell(self.tasks.stale(), now);
+            self.config.watch.show(now, || self.tasks.view(&self.counters));
         }
+        self.config.watch.vital.enter(Phase::Stopping, self.tasks.len(), Instant::now());
         while self.pending.is_some() || self.tasks.is_ready() {
             if self.commit(true, on_progress)? != Outcome::Committed {
                 self.counters.dropped += self.tasks.inputs() as u64;
@@ -178,6 +163,8 @@ impl Worker {
         }
         // The last words wait for nothing.
         self.telemetry.tell(self.tasks.stale(), Instant::now() + POLL_MAX * 10);
+        self.config.watch.show_next();
+        self.config.watch.show(Instant::now(), || self.tasks.view(&self.counters));
         Ok(())
     }
 
@@ -313,12 +300,16 @@ impl Worker {
             match rebalance {
                 Rebalance::Assign(wanted) => {
                     inbox.discard();
+                    self.counters.assignments += 1;
+                    self.config.watch.vital.wait(true, Instant::now());
                     let names = &self.tasks.shared.names;
                     let Some(committed) = assign(&self.config, inbox, &wanted, names, &self.stop)? else { continue };
                     let registries = self.tasks.registries();
                     self.restoring = Some(Restoring::begin(&self.config, registries, committed, &self.stop)?);
+                    self.config.watch.vital.enter(Phase::Restoring, 0, Instant::now());
                 }
                 Rebalance::Revoke { lost } => {
+                    self.counters.revocations += 1;
                     while !lost && (self.pending.is_some() || self.tasks.is_ready()) {
                         if self.commit(true, on_progress)? != Outcome::Committed {
                             break;
@@ -340,12 +331,19 @@ impl Worker {
     /// Restores for a moment; begins the tasks once all of them are there.
     fn restore(&mut self, on_progress: OnProgress<'_>) -> Result<(), EngineError> {
         let Some(restoring) = self.restoring.as_mut() else { return Ok(()) };
-        if !restoring.slice()? {
+        let done = restoring.slice()?;
+        let (tasks, entries, begun) = restoring.progress();
+        self.config.watch.vital.restored(entries);
+        if !done {
             return Ok(());
         }
+        self.counters.restores.add(begun.elapsed());
+        self.counters.restored_entries += entries;
         let (Some(restoring), Some(inbox)) = (self.restoring.take(), &self.inbox) else { return Ok(()) };
         self.tasks.begin(restoring.finish()?);
         resume(inbox, self.tasks.reading(), &self.tasks.shared.names)?;
+        self.config.watch.vital.enter(Phase::Running, tasks, Instant::now());
+        self.config.watch.show_next();
         tracing::info!(tasks = self.tasks.len(), "assigned");
         on_progress(Progress::Assigned(self.tasks.len()));
         Ok(())
@@ -360,7 +358,9 @@ impl Worker {
             None if everything => self.tasks.close_all()?,
             None => self.tasks.close_due(&self.config, self.search.inputs_max(), started)?,
         };
+        self.config.watch.vital.wait(true, started);
         let outcome = self.publisher.commit(inbox.consumer(), &transaction, &mut self.counters)?;
+        self.config.watch.vital.wait(false, Instant::now());
         self.commits = Pace::after(started, self.config.commit_gap_min);
         match outcome {
             Outcome::Committed => {
@@ -410,6 +410,8 @@ impl Worker {
         self.pending = None;
         self.restoring = None;
         self.tasks.end();
+        self.config.watch.vital.enter(Phase::Joining, 0, Instant::now());
+        self.config.watch.show_next();
         if let Some(inbox) = &mut self.inbox {
             inbox.discard();
         }
@@ -419,10 +421,11 @@ impl Worker {
     fn join_again(&mut self) -> Result<(), EngineError> {
         self.counters.fenced += 1;
         self.give_up();
-        self.leave();
+        self.inbox.take().into_iter().for_each(leave);
         let pause = self.fencings.note(&self.config.worker_id(), Instant::now())?;
         tracing::warn!(id = self.config.worker_id(), "fenced; joining again");
         thread::sleep(pause);
+        self.config.watch.vital.wait(false, Instant::now());
         self.inbox = Some(join(&self.config)?);
         Ok(())
     }
@@ -430,47 +433,6 @@ impl Worker {
     fn close(&mut self) {
         self.tasks.tell();
         self.publisher.close();
-        self.leave();
+        self.inbox.take().into_iter().for_each(leave);
     }
-
-    /// Leaves without waiting for a broker that does not answer.
-    fn leave(&mut self) {
-        let Some(inbox) = self.inbox.take() else { return };
-        inbox.consumer().context().close();
-        let (done, closed) = mpsc::channel();
-        let closing = thread::Builder::new().name("close".into()).spawn(move || {
-            if let Err(error) = inbox.consumer().unassign() {
-                tracing::warn!(error = %words(&error), "giving partitions up");
-            }
-            drop(inbox);
-            // Nobody may be waiting any more.
-            let _ = done.send(());
-        });
-        if closing.is_ok() && closed.recv_timeout(CLOSE_PATIENCE).is_err() {
-            tracing::warn!("the consumer did not close in time");
-        }
-    }
-}
-
-fn join(config: &Config) -> Result<Inbox<Group>, EngineError> {
-    let group: BaseConsumer<Group> = create(&consumer(config), Group::default())?;
-    group.subscribe(&config.topics.inputs()[..2]).map_err(|error| EngineError::kafka("subscribing", &error))?;
-    Inbox::new(group).map_err(|error| EngineError::kafka("creating a client", &error))
-}
-
-/// What was received as a record of a task; none: not of an input.
-fn record<'a>(received: Received<'a>, names: &[Arc<str>]) -> Option<Record<'a>> {
-    let topic = names.iter().position(|name| received.is_of(name))?;
-    Some(Record {
-        input: Input { topic, partition: received.partition() },
-        offset: received.offset(),
-        // A record without a time does not move the task's clock.
-        at: received.timestamp_millis().map_or(Timestamp::EPOCH, Timestamp::from_millis),
-        raw: Raw { key: received.key(), value: received.value(), headers: received.headers() },
-    })
-}
-
-/// A record that did not come through the inbox: its partition was assigned without being forwarded.
-fn outside() -> EngineError {
-    EngineError::Kafka { doing: "consuming", words: "a record of a partition that was not forwarded".into() }
 }
