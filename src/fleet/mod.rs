@@ -49,6 +49,15 @@ pub enum Input<'a> {
         /// The command.
         command: &'a Command,
     },
+    /// The activation of a registry version.
+    Activation {
+        /// Where it stands in the log.
+        position: Position<'a>,
+        /// The command.
+        command: &'a Command,
+        /// The version it names; none: there is no such version, it is refused.
+        registry: Option<&'a Arc<Registry>>,
+    },
     /// Time has passed.
     Tick,
 }
@@ -95,9 +104,11 @@ impl Fleet {
     pub fn step(&mut self, now: Timestamp, input: Input<'_>, effects: &mut Effects) {
         self.fire_deadlines(now);
         self.now = self.now.max(now);
+        self.advance();
         match input {
             Input::Observation { record, .. } => self.observe(record),
-            Input::Command { position, command } => self.command(position, command, effects),
+            Input::Command { position, command } => self.command(position, command, None, effects),
+            Input::Activation { position, command, registry } => self.command(position, command, registry, effects),
             Input::Tick => {}
         }
         self.advance();
@@ -181,6 +192,12 @@ impl Fleet {
     #[must_use]
     pub fn counts(&self) -> &Counts {
         &self.counts
+    }
+
+    /// What it decides by; a registry without a version: none was ever activated.
+    #[must_use]
+    pub fn registry(&self) -> &Arc<Registry> {
+        &self.registry
     }
 
     /// How far the session tasks have read.
