@@ -18,10 +18,11 @@
 //! - [`session`]: stage 1, from event to session override.
 //! - [`fleet`]: stage 2, what concerns many sessions: counts and signatures of all session tasks, in windows.
 //! - [`engine`]: the Kafka shell around the stages: poll, step, one transaction.
+//! - [`serve`]: HTTP: health and metrics.
 //! - [`cli`]: one file per verb of the program `reflex`.
 //!
 //! `record` to `fleet` are the core: no clock, IO, threads, randomness or async; they build with
-//! `--no-default-features`. The HTTP service gets a room of its own when it moves in.
+//! `--no-default-features`.
 
 pub mod fleet;
 pub mod record;
@@ -35,3 +36,6 @@ pub mod cli;
 #[cfg(feature = "shell")]
 #[allow(clippy::disallowed_methods, clippy::disallowed_types, reason = "clocks, threads and files belong to the shell")]
 pub mod engine;
+#[cfg(feature = "shell")]
+#[allow(clippy::disallowed_methods, clippy::disallowed_types, reason = "clocks, threads and files belong to the shell")]
+pub mod serve;

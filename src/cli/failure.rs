@@ -2,6 +2,7 @@
 
 use crate::cli::exit::{Exit, Failure};
 use crate::engine::EngineError;
+use crate::serve::ServeError;
 
 impl From<EngineError> for Failure {
     fn from(error: EngineError) -> Self {
@@ -15,14 +16,27 @@ impl From<EngineError> for Failure {
             | EngineError::State { .. }
             | EngineError::RegistryMissing { .. }
             | EngineError::Unpublishable(_)
+            | EngineError::TapeVersion(_)
             | EngineError::TooFewBrokers(_)
             | EngineError::Locked(_)
             | EngineError::File { .. }
             | EngineError::Fenced { .. }
             | EngineError::Client(_) => Exit::Configuration,
             EngineError::NotPermitted(_) => Exit::NotPermitted,
+            EngineError::NoSuchTask(_) => Exit::Usage,
             EngineError::Undecided(_) => Exit::Bug,
             EngineError::Outage(_) | EngineError::Kafka { .. } => Exit::TryAgain,
+        };
+        Self::new(exit, error)
+    }
+}
+
+impl From<ServeError> for Failure {
+    fn from(error: ServeError) -> Self {
+        let exit = match &error {
+            ServeError::BadAddress { .. } | ServeError::BadHost(_) | ServeError::InUse(_) => Exit::Configuration,
+            ServeError::NotPermitted(_) => Exit::NotPermitted,
+            ServeError::System { .. } => Exit::TryAgain,
         };
         Self::new(exit, error)
     }

@@ -7,9 +7,9 @@ use std::time::Duration;
 use clap::Subcommand;
 use serde_json::json;
 
+use crate::cli::engine_config::{cluster, config};
 use crate::cli::exit::{Exit, Failure};
 use crate::cli::failure::unwritable;
-use crate::cli::run::{cluster, config};
 use crate::cli::settings::Resolved;
 use crate::cli::settings::model::Output;
 use crate::engine::acls::needed;

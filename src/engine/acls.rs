@@ -5,7 +5,7 @@ use std::fmt;
 use serde_json::{Value, json};
 
 use crate::engine::config::{TopicNames, dead_letters_of};
-use crate::engine::topics::{inputs, wanted};
+use crate::engine::topics::wanted;
 use crate::record::topic::Topic;
 
 /// Somebody with permissions of their own.
@@ -83,6 +83,8 @@ pub struct Acl {
 const READ: &[&str] = &["Read", "Describe"];
 const WRITE: &[&str] = &["Write", "Describe"];
 const DESCRIBE: &[&str] = &["DescribeConfigs"];
+/// A client asks who coordinates its group, even where it is no member.
+const LOOK_UP: &[&str] = &["Describe"];
 
 /// Transactional id of `registry push`.
 #[must_use]
@@ -116,7 +118,7 @@ fn of(principal: Principal, names: &TopicNames, group: &str) -> Vec<Acl> {
     let acl = |resource, operations| Acl { principal, resource, operations };
     let id = |id: String| acl(Resource::TransactionalId(id), WRITE);
     let cluster = |operations| acl(Resource::Cluster, operations);
-    let letters = inputs(names).map(dead_letters_of);
+    let letters = names.inputs().map(dead_letters_of);
     let letters: Vec<&str> = letters.iter().map(String::as_str).collect();
     let all: Vec<String> = wanted(names, 1, true).into_iter().map(|spec| spec.name).collect();
     let all: Vec<&str> = all.iter().map(String::as_str).collect();
@@ -125,7 +127,7 @@ fn of(principal: Principal, names: &TopicNames, group: &str) -> Vec<Acl> {
     let own = [names.state_session.as_str(), &names.state_fleet, &names.tape_session, &names.tape_fleet];
     match principal {
         Principal::Engine => vec![
-            topics(&inputs(names), READ),
+            topics(&names.inputs(), READ),
             topics(&own, READ),
             topics(&[&names.registry], READ),
             topics(&[&records[..], &own, &[&names.fleet], &letters].concat(), WRITE),
@@ -141,12 +143,17 @@ fn of(principal: Principal, names: &TopicNames, group: &str) -> Vec<Acl> {
         Principal::Operator => vec![
             topics(&[&records[..], &[&names.registry]].concat(), READ),
             topics(&[&[names.registry.as_str()], &commands[..]].concat(), WRITE),
+            acl(Resource::Group(group.to_owned()), LOOK_UP),
             id(push_id(group)),
             id(commands_id(group)),
         ],
         Principal::DeadLetterReader => vec![topics(&letters, READ)],
         Principal::DeadLetterRedriver => {
-            vec![topics(&letters, READ), topics(&[&inputs(names)[..], &letters].concat(), WRITE), id(redrive_id(group))]
+            vec![
+                topics(&letters, READ),
+                topics(&[&names.inputs()[..], &letters].concat(), WRITE),
+                id(redrive_id(group)),
+            ]
         }
         Principal::TopicAdmin => vec![
             topics(&all, &["Create", "Describe", "DescribeConfigs", "AlterConfigs"]),
@@ -224,7 +231,7 @@ mod tests {
             assert!(reads.contains(&spec.name) || writes.contains(&spec.name), "{}", spec.name);
             assert!(may(Principal::TopicAdmin, "Create").contains(&spec.name), "{}", spec.name);
         }
-        for input in inputs(&names) {
+        for input in names.inputs() {
             assert!(reads.contains(&input.to_owned()), "{input}");
             assert!(writes.contains(&dead_letters_of(input)), "{input}");
             assert!(may(Principal::DeadLetterRedriver, "Write").contains(&input.to_owned()), "{input}");

@@ -18,6 +18,7 @@ use crate::engine::native::inbox::Inbox;
 use crate::engine::patience::Patience;
 use crate::engine::place::Input;
 use crate::engine::release::{HIDDEN_MAX, release};
+use crate::engine::watch::Watch;
 
 /// One call for committed offsets may take this long.
 const COMMITTED_TIMEOUT: Duration = Duration::from_secs(5);
@@ -43,9 +44,15 @@ pub enum Rebalance {
 pub struct Group {
     queue: Mutex<VecDeque<Rebalance>>,
     closing: AtomicBool,
+    watch: Arc<Watch>,
 }
 
 impl Group {
+    /// Hands what the client tells of itself to this watch.
+    pub fn watched(watch: &Arc<Watch>) -> Self {
+        Self { watch: Arc::clone(watch), ..Self::default() }
+    }
+
     /// The next rebalance to act on.
     pub fn next(&self) -> Option<Rebalance> {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner).pop_front()
@@ -69,6 +76,10 @@ impl ClientContext for Group {
 
     fn error(&self, error: KafkaError, reason: &str) {
         Logs.error(error, reason);
+    }
+
+    fn stats_raw(&self, statistics: &[u8]) {
+        self.watch.told(statistics);
     }
 }
 

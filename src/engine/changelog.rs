@@ -99,6 +99,11 @@ impl Restoring {
         })
     }
 
+    /// Tasks, entries read for them so far, and since when.
+    pub fn progress(&self) -> (usize, u64, Instant) {
+        (self.parts.len(), self.parts.values().map(|part| part.entries).sum(), self.begun)
+    }
+
     /// Goes on for a moment; whether everything is there.
     pub fn slice(&mut self) -> Result<bool, EngineError> {
         if !self.ask()? {

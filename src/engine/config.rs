@@ -2,8 +2,10 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
+use crate::engine::watch::Watch;
 use crate::record::codec::Schemas;
 use crate::record::topic::{
     COMMANDS, DEAD_LETTER_SUFFIX, EVENTS, FLEET, REGISTRY, SESSION_COMMANDS, STATE_FLEET, STATE_SESSION, TAPE_FLEET,
@@ -196,6 +198,8 @@ pub struct Config {
     /// Whether topics are looked at first (existence, `LogAppendTime`, equal partition counts). Off for an embedded
     /// broker without an admin interface only.
     pub check_topics: bool,
+    /// Where the worker shows what it does.
+    pub watch: Arc<Watch>,
 }
 
 impl Default for Config {
@@ -217,6 +221,7 @@ impl Default for Config {
             start_at_earliest: false,
             dev: false,
             check_topics: true,
+            watch: Arc::default(),
         }
     }
 }

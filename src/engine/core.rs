@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use crate::engine::intake::Intake;
 use crate::engine::task::Record;
+use crate::fleet::{self, Fleet};
 use crate::record::codec::DecodeLimits;
 use crate::record::command::Command;
 use crate::record::dead_letter::Rejection;
@@ -11,12 +12,14 @@ use crate::record::position::Position;
 use crate::record::task::{Change, Effects};
 use crate::record::time::Timestamp;
 use crate::registry::Registry;
-use crate::session::{self, Session};
+use crate::session::{self, Counts, Session};
 
 /// The state of a task, with its rules.
 pub enum Core {
     /// Of the session stage.
     Session(Box<Session>),
+    /// Of the fleet stage.
+    Fleet(Box<Fleet>),
 }
 
 impl Core {
@@ -38,6 +41,12 @@ impl Core {
                 session.step(record.at, input, effects);
                 Ok(())
             }
+            Self::Fleet(fleet) => {
+                let observation = intake.observation(record.raw, limits)?;
+                let input = fleet::Input::Observation { position, record: &observation };
+                fleet.step(record.at, input, effects);
+                Ok(())
+            }
         }
     }
 
@@ -45,6 +54,7 @@ impl Core {
     pub fn command(&mut self, at: Timestamp, position: Position<'_>, command: &Command, effects: &mut Effects) {
         match self {
             Self::Session(session) => session.step(at, session::Input::Command { position, command }, effects),
+            Self::Fleet(fleet) => fleet.step(at, fleet::Input::Command { position, command }, effects),
         }
     }
 
@@ -61,6 +71,9 @@ impl Core {
             Self::Session(session) => {
                 session.step(at, session::Input::Activation { position, command, registry }, effects);
             }
+            Self::Fleet(fleet) => {
+                fleet.step(at, fleet::Input::Activation { position, command, registry }, effects);
+            }
         }
     }
 
@@ -68,6 +81,7 @@ impl Core {
     pub fn tick(&mut self, at: Timestamp, effects: &mut Effects) {
         match self {
             Self::Session(session) => session.step(at, session::Input::Tick, effects),
+            Self::Fleet(fleet) => fleet.step(at, fleet::Input::Tick, effects),
         }
     }
 
@@ -75,6 +89,7 @@ impl Core {
     pub fn next_deadline(&self) -> Option<Timestamp> {
         match self {
             Self::Session(session) => session.next_deadline(),
+            Self::Fleet(fleet) => fleet.next_deadline(),
         }
     }
 
@@ -82,6 +97,7 @@ impl Core {
     pub fn flush(&mut self, effects: &mut Effects) {
         match self {
             Self::Session(session) => session.flush(effects),
+            Self::Fleet(_) => {}
         }
     }
 
@@ -89,6 +105,7 @@ impl Core {
     pub fn take_changes(&mut self) -> Vec<Change> {
         match self {
             Self::Session(session) => session.take_changes(),
+            Self::Fleet(fleet) => fleet.take_changes(),
         }
     }
 
@@ -96,6 +113,7 @@ impl Core {
     pub fn committed(&mut self) {
         match self {
             Self::Session(session) => session.committed(),
+            Self::Fleet(fleet) => fleet.committed(),
         }
     }
 
@@ -103,6 +121,7 @@ impl Core {
     pub fn rollback(&mut self) {
         match self {
             Self::Session(session) => session.rollback(),
+            Self::Fleet(fleet) => fleet.rollback(),
         }
     }
 
@@ -110,6 +129,7 @@ impl Core {
     pub fn state_hash(&self) -> u128 {
         match self {
             Self::Session(session) => session.state_hash(),
+            Self::Fleet(fleet) => fleet.state_hash(),
         }
     }
 
@@ -117,6 +137,7 @@ impl Core {
     pub fn registry(&self) -> &Arc<Registry> {
         match self {
             Self::Session(session) => session.registry(),
+            Self::Fleet(fleet) => fleet.registry(),
         }
     }
 
@@ -124,6 +145,47 @@ impl Core {
     pub fn stale(&self) -> u64 {
         match self {
             Self::Session(session) => session.counts().stale,
+            Self::Fleet(_) => 0,
+        }
+    }
+
+    /// What a session task counted.
+    pub fn session_counts(&self) -> Option<&Counts> {
+        match self {
+            Self::Session(session) => Some(session.counts()),
+            Self::Fleet(_) => None,
+        }
+    }
+
+    /// Its clock; none: it took nothing yet.
+    pub fn clock(&self) -> Option<Timestamp> {
+        match self {
+            Self::Session(session) => session.watermark(),
+            Self::Fleet(fleet) => fleet.clock(),
+        }
+    }
+
+    /// Sessions it keeps state of.
+    pub fn sessions_tracked(&self) -> u64 {
+        match self {
+            Self::Session(session) => session.in_use().1 as u64,
+            Self::Fleet(_) => 0,
+        }
+    }
+
+    /// Overrides of it that live.
+    pub fn overrides_live(&self) -> u64 {
+        match self {
+            Self::Session(session) => u64::from(session.in_use().0),
+            Self::Fleet(_) => 0,
+        }
+    }
+
+    /// What its state takes in memory, indexes not counted.
+    pub fn state_bytes(&self) -> u64 {
+        match self {
+            Self::Session(session) => session.state_bytes(),
+            Self::Fleet(_) => 0,
         }
     }
 }

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 
 use crate::engine::findings::Finding;
+use crate::engine::tape::CORE_VERSION;
 
 /// Longest text of an error taken over from the client library, in characters; the rest is cut.
 pub const ERROR_CHARS_MAX: usize = 300;
@@ -83,6 +84,14 @@ pub enum EngineError {
     /// What was consumed is no longer, or not yet, on the broker.
     #[error("{0}")]
     OffsetLost(String),
+    /// A task that no tape is of.
+    #[error("{0}: no such task; tasks are session/N and fleet/N, N from 0 to the number of partitions less one")]
+    NoSuchTask(String),
+    /// A tape of other rules.
+    #[error(
+        "the tape was written by version {0}, this is version {CORE_VERSION}: verify with the version that wrote it"
+    )]
+    TapeVersion(String),
     /// A registry version that tasks decided by is gone.
     #[error(
         "registry version {version} is not on {topic}; `reflex registry push` with the folder it was made of brings it back"

@@ -5,7 +5,6 @@ use std::fmt;
 
 use crate::engine::admin::{Configs, TopicFacts};
 use crate::engine::config::TopicNames;
-use crate::engine::topics::inputs;
 
 /// Copies of a topic in production, and how many must have a record before it counts.
 const REPLICAS: usize = 3;
@@ -77,9 +76,10 @@ impl Findings {
     /// Partitions, stamps and cleanup: a wrong one breaks decisions wherever the engine runs.
     fn shape(&mut self, names: &TopicNames, topics: &BTreeMap<String, TopicFacts>) {
         const STAMP: &str = "message.timestamp.type";
-        let [events, others @ ..] = inputs(names);
+        let [events, others @ ..] = names.inputs();
         let tapes = [names.tape_session.as_str(), &names.tape_fleet];
-        for (stamped, why) in inputs(names)
+        for (stamped, why) in names
+            .inputs()
             .map(|input| (input, "inputs need LogAppendTime, the clock of all decisions"))
             .into_iter()
             .chain(tapes.map(|tape| (tape, "tapes need LogAppendTime, by which clocks of workers are corrected")))

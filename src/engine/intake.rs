@@ -5,11 +5,15 @@ use std::borrow::Cow;
 use rdkafka::message::BorrowedHeaders;
 
 use crate::engine::native;
-use crate::record::codec::{DecodeLimits, Headers, Schemas, decode, json};
+use crate::record::codec::{self, DecodeLimits, Headers, Schemas, decode, json};
 use crate::record::command::Command;
 use crate::record::dead_letter::{Code, Rejection};
 use crate::record::event::Event;
+use crate::record::fleet::FleetRecord;
 use crate::registry::Limits;
+
+/// Largest record between the stages, as it comes and as JSON text; a session task splits what is larger than a quarter.
+const FLEET_BYTES_MAX: usize = 1_048_576;
 
 /// One record as it came.
 #[derive(Clone, Copy)]
@@ -58,6 +62,16 @@ impl Intake {
             return Err(Rejection::new(Code::WrongTenant, "tenant: not the one this topic belongs to"));
         }
         Ok(event)
+    }
+
+    /// Reads what a session task tells the fleet stage.
+    pub fn observation(&self, raw: Raw<'_>, limits: DecodeLimits) -> Result<FleetRecord, Rejection> {
+        let text = self.text(raw, DecodeLimits { event_bytes_max: FLEET_BYTES_MAX, ..limits })?;
+        let record = codec::fleet::record(&text, limits.field_bytes_max)?;
+        if raw.key != Some(record.key().as_bytes()) {
+            return Err(Rejection::new(Code::BadKey, "the key is not graph/NAME of its graph"));
+        }
+        Ok(record)
     }
 
     /// Reads a command: strictly, a command that is not understood is refused.

@@ -11,8 +11,10 @@
 //!              native          records in batches through a private queue; the only unsafe code
 //!              encode, dead_letter   effects and refusals as records
 //!              telemetry       what the log says of it
+//!              health, lag, watch   what it shows to the outside
 //!              verdict         what an error of a poll means
 //!              transaction, producer, classifier   all or nothing, and what an error means
+//!  scan, once, orders, registry_topic, redrive, acls ── what verbs of operators read and write
 //!  publish ── a feed of events, for `reflex publish`
 //! ```
 //!
@@ -33,24 +35,32 @@ pub mod client;
 mod clock;
 pub mod config;
 mod core;
-mod counters;
+pub mod counters;
 mod dead_letter;
 pub mod embedded;
 mod encode;
 mod error;
 mod fencing;
 pub mod findings;
+pub mod health;
 pub mod home;
 mod intake;
+pub mod lag;
+mod membership;
 mod native;
+mod once;
+pub mod orders;
+mod pace;
 mod patience;
 mod place;
 pub mod preflight;
 mod producer;
 pub mod publish;
-mod registry_topic;
+pub mod redrive;
+pub mod registry_topic;
 mod release;
 mod restore;
+pub mod scan;
 mod search;
 mod tape;
 mod task;
@@ -59,6 +69,8 @@ mod telemetry;
 pub mod topics;
 mod transaction;
 mod verdict;
+pub mod verify;
+pub mod watch;
 mod worker;
 
 pub use catalogue::Registries;
@@ -66,4 +78,5 @@ pub use config::{Cluster, Config, Encoding, TopicNames};
 pub use counters::Counters;
 pub use error::{EngineError, words};
 pub(crate) use native::inbox::Inbox;
+pub use tape::CORE_VERSION;
 pub use worker::{OnProgress, Progress, run};

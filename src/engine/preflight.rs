@@ -121,7 +121,7 @@ mod tests {
     fn every_topic_of_both_stages_is_looked_at_and_its_largest_message_known() {
         let config = Config::default();
         let names = names(&config);
-        for input in crate::engine::topics::inputs(&config.topics) {
+        for input in config.topics.inputs() {
             assert!(names.iter().any(|name| name == input), "{input}");
         }
         for output in config.topics.outputs() {

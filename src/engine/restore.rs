@@ -5,10 +5,12 @@ use crate::engine::core::Core;
 use crate::engine::error::{EngineError, capped};
 use crate::engine::place::{StageName, TaskId};
 use crate::engine::tape::Progress;
+use crate::fleet;
 use crate::session;
 
 enum Stage {
     Session(Box<session::Restore>),
+    Fleet(Box<fleet::Restore>),
 }
 
 /// A task that is being restored, entry by entry.
@@ -25,7 +27,8 @@ impl TaskRestore {
     pub fn new(id: TaskId, topic: &str, registries: &Registries) -> Self {
         let (name, first) = (id.to_string(), registries.first());
         let stage = match id.stage {
-            StageName::Session | StageName::Fleet => Stage::Session(Box::new(session::Restore::new(&name, first))),
+            StageName::Session => Stage::Session(Box::new(session::Restore::new(&name, first))),
+            StageName::Fleet => Stage::Fleet(Box::new(fleet::Restore::new(&name, first))),
         };
         Self { id, topic: topic.to_owned(), stage, progress: None, registries: registries.clone() }
     }
@@ -42,6 +45,7 @@ impl TaskRestore {
         }
         match &mut self.stage {
             Stage::Session(restore) => restore.apply(key, value).map_err(|error| error.to_string()),
+            Stage::Fleet(restore) => restore.apply(key, value).map_err(|error| error.to_string()),
         }
     }
 
@@ -55,6 +59,7 @@ impl TaskRestore {
             |words: &str| EngineError::State { task: id.to_string(), topic: topic.clone(), words: capped(words) };
         let version = match &stage {
             Stage::Session(restore) => restore.registry_version().map(str::to_owned),
+            Stage::Fleet(restore) => restore.registry_version().map(str::to_owned),
         };
         let registry = version.map(|version| registries.of_restored(&version)).transpose()?;
         let core = match stage {
@@ -64,6 +69,13 @@ impl TaskRestore {
                     session.activate(registry);
                 }
                 Core::Session(Box::new(session))
+            }
+            Stage::Fleet(restore) => {
+                let mut fleet = restore.finish().map_err(|error| unusable(&error.to_string()))?;
+                if let Some(registry) = registry {
+                    fleet.activate(registry);
+                }
+                Core::Fleet(Box::new(fleet))
             }
         };
         Ok((core, progress))

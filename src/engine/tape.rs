@@ -129,12 +129,6 @@ impl Recorder {
         self.steps.push(Step { now, runs: Vec::new(), skipped: Vec::new() });
     }
 
-    /// Whether there is nothing to record.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.steps.is_empty()
-    }
-
     /// What was taken since the last call: steps, number of inputs, hash over them.
     pub fn finish(&mut self) -> (Vec<Step>, u64, String) {
         let steps = std::mem::take(&mut self.steps);
@@ -199,9 +193,11 @@ fn hex_of(number: u64) -> String {
 mod hex {
     use serde::{Deserialize, Deserializer, Serializer};
 
+    use crate::engine::tape::hex_of;
+
     #[allow(clippy::trivially_copy_pass_by_ref, reason = "serde's signature")]
     pub fn serialize<S: Serializer>(number: &u64, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_str(&super::hex_of(*number))
+        serializer.serialize_str(&hex_of(*number))
     }
 
     pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u64, D::Error> {
@@ -265,7 +261,7 @@ mod tests {
         assert_eq!(runs, [(Role::Records, 5, 8), (Role::Commands, 0, 1), (Role::Records, 8, 9)]);
         assert_eq!(steps[1].skipped.len(), 1);
         assert!(steps[2].runs.is_empty());
-        assert!(recorder.is_empty());
+        assert!(recorder.finish().0.is_empty());
         let text = serde_json::to_string(&steps).expect("JSON");
         assert_eq!(serde_json::from_str::<Vec<Step>>(&text).expect("the same"), steps);
     }

@@ -82,6 +82,8 @@ pub struct Task {
     pub progress: Progress,
     /// The changelog up to here is its state, as committed.
     pub changelog_next: i64,
+    /// Append times of the records read last, by slot of the input.
+    pub read_at: [Option<Timestamp>; 2],
     limits: DecodeLimits,
     last_input: Instant,
     /// Transactions of this incarnation.
@@ -103,6 +105,7 @@ impl Task {
             committed,
             progress,
             changelog_next,
+            read_at: [None; 2],
             last_input: Instant::now(),
             since_begun: 0,
             registry,
@@ -134,6 +137,7 @@ impl Task {
         let role = record.input.role();
         let Raw { key, value, .. } = record.raw;
         self.last_input = now;
+        self.read_at[role.slot()] = Some(record.at);
         self.batch.touch(now);
         self.batch.recorder.took(wall, role, record.offset, digest_of_input(record.offset, record.at, key, value));
         self.batch.consumed(record.input, record.offset);

@@ -14,7 +14,9 @@ use crate::engine::error::EngineError;
 use crate::engine::intake::Intake;
 use crate::engine::place::{Input, Role, TaskId};
 use crate::engine::task::{Record, Shared, Taken, Task};
+use crate::engine::watch::{InputView, Snapshot, TaskView};
 use crate::record::time::Timestamp;
+use crate::session::Counts;
 
 /// Most records of one transaction; over: committed at once. With the largest message this bounds the memory of a
 /// batch; typical records have 1 KiB.
@@ -45,6 +47,8 @@ pub struct Tasks {
     refused: BTreeSet<(Input, i64)>,
     /// Tasks that got their first registry since it was last asked.
     activated: Vec<TaskId>,
+    /// What session tasks counted that it has no longer.
+    ended: Counts,
 }
 
 impl Tasks {
@@ -57,7 +61,15 @@ impl Tasks {
             writer: config.worker_id(),
         };
         let (by_id, ready) = (BTreeMap::new(), Ready::default());
-        Self { shared, by_id, registries, ready, refused: BTreeSet::new(), activated: Vec::new() }
+        Self {
+            shared,
+            by_id,
+            registries,
+            ready,
+            refused: BTreeSet::new(),
+            activated: Vec::new(),
+            ended: Counts::default(),
+        }
     }
 
     /// Where their registry versions come from.
@@ -82,6 +94,7 @@ impl Tasks {
 
     /// Begins these tasks.
     pub fn begin(&mut self, tasks: Vec<Task>) {
+        self.end();
         self.by_id = tasks.into_iter().map(|task| (task.id, task)).collect();
         self.ready = Ready::default();
     }
@@ -93,8 +106,32 @@ impl Tasks {
         }
     }
 
+    /// What there is to see from outside.
+    pub fn view(&self, counters: &Counters) -> Snapshot {
+        let mut session = self.ended.clone();
+        self.by_id.values().filter_map(|task| task.core.session_counts()).for_each(|counts| session.add(counts));
+        let tasks = self.by_id.values().map(|task| TaskView {
+            task: task.id.to_string().into(),
+            partition: task.id.partition,
+            topics: Role::ALL.map(|role| Arc::clone(&self.shared.names[task.id.input(role).topic])),
+            watermark: task.core.clock(),
+            sessions_tracked: task.core.sessions_tracked(),
+            overrides_live: task.core.overrides_live(),
+            state_bytes: task.core.state_bytes(),
+        });
+        let input = |task: &Task, role: Role| InputView {
+            topic: Arc::clone(&self.shared.names[task.id.input(role).topic]),
+            partition: task.id.partition,
+            committed: task.committed[role.slot()],
+            read_at: task.read_at[role.slot()],
+        };
+        let inputs = self.by_id.values().flat_map(|task| Role::ALL.map(|role| input(task, role)));
+        Snapshot { counters: counters.clone(), session, tasks: tasks.collect(), inputs: inputs.collect() }
+    }
+
     /// Ends all tasks; what they know is forgotten.
     pub fn end(&mut self) {
+        self.by_id.values().filter_map(|task| task.core.session_counts()).for_each(|counts| self.ended.add(counts));
         self.by_id.clear();
         self.ready = Ready::default();
         self.refused.clear();

@@ -105,14 +105,8 @@ pub fn wanted(names: &TopicNames, partitions: usize, dev: bool) -> Vec<TopicSpec
         shape.state(&names.state_session),
         shape.state(&names.state_fleet),
     ];
-    topics.extend(inputs(names).into_iter().map(|input| shape.dead_letters(input)));
+    topics.extend(names.inputs().into_iter().map(|input| shape.dead_letters(input)));
     topics
-}
-
-/// Inputs of both stages, events first.
-#[must_use]
-pub fn inputs(names: &TopicNames) -> [&str; 4] {
-    [&names.events, &names.session_commands, &names.fleet, &names.commands]
 }
 
 /// What all topics have in common.
@@ -285,7 +279,7 @@ mod tests {
         for spec in wanted(&names, 3, true) {
             let name = spec.name.as_str();
             let stamped = spec.configs.contains_key("message.timestamp.type");
-            assert_eq!(stamped, inputs(&names).contains(&name) || tapes.contains(&name), "{name}");
+            assert_eq!(stamped, names.inputs().contains(&name) || tapes.contains(&name), "{name}");
             assert_eq!((spec.replication, spec.configs["min.insync.replicas"].as_str()), (1, "1"));
             assert_eq!(spec.partitions, if spec.name == names.registry { 1 } else { 3 }, "{name}");
         }
@@ -302,7 +296,7 @@ mod tests {
         for state in [&names.state_session, &names.state_fleet] {
             assert_eq!(of(state)["min.compaction.lag.ms"], "3600000", "{state}");
         }
-        for input in inputs(&names) {
+        for input in names.inputs() {
             assert_eq!(of(&dead_letters_of(input))["retention.ms"], (14 * DAY_MS).to_string(), "{input}");
         }
     }

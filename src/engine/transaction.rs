@@ -98,8 +98,12 @@ impl Publisher {
             if let Some(outcome) = self.settle(consumer, transaction, &patience)? {
                 return Ok(outcome);
             }
+            let begun = Instant::now();
             let (call, error) = match self.attempt(consumer, transaction) {
-                Ok(()) => return Ok(Outcome::Committed),
+                Ok(()) => {
+                    counters.attempts.add(begun.elapsed());
+                    return Ok(Outcome::Committed);
+                }
                 Err(Stumble::NotMember) => return self.leave_open(&patience, counters),
                 Err(Stumble::Failed(call, error)) => (call, error),
             };

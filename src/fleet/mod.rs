@@ -200,6 +200,12 @@ impl Fleet {
         &self.registry
     }
 
+    /// The clock of the task; none: it took nothing yet.
+    #[must_use]
+    pub fn clock(&self) -> Option<Timestamp> {
+        Some(self.now).filter(|now| *now > Timestamp::MIN)
+    }
+
     /// How far the session tasks have read.
     #[must_use]
     pub fn watermark(&self) -> Timestamp {

@@ -138,10 +138,7 @@ impl Session {
         cause: &Evidence,
         effects: &mut Effects,
     ) -> Result<(), &'static str> {
-        let registry = registry.ok_or("no_such_registry")?;
-        if registry.version != command.target {
-            return Err("no_such_registry");
-        }
+        let registry = registry.filter(|registry| registry.version == command.target).ok_or("no_such_registry")?;
         let from = self.registry.version.clone();
         self.activate(Arc::clone(registry));
         self.task_moved("registry", &from, &registry.version, command, cause, effects);

@@ -215,6 +215,18 @@ impl Session {
         &self.registry
     }
 
+    /// The clock of the task; none: it took nothing yet.
+    #[must_use]
+    pub fn watermark(&self) -> Option<Timestamp> {
+        Some(self.now).filter(|now| *now > Timestamp::MIN)
+    }
+
+    /// What the tracked sessions take in memory, indexes and what changed since the last commit not counted.
+    #[must_use]
+    pub fn state_bytes(&self) -> u64 {
+        self.table.bytes
+    }
+
     /// Use of the guards now: live overrides and tracked sessions.
     #[must_use]
     pub fn in_use(&self) -> (u32, usize) {

@@ -47,8 +47,12 @@ pub struct Settings {
     pub group: String,
     /// Name of the process in the group; empty: made once and kept in the data directory.
     pub instance: String,
-    /// Address of the HTTP service; empty: none. Accepted, not used yet.
+    /// Address of the HTTP service; empty: none.
     pub http: String,
+    /// Names, separated by commas, by which requests may address the HTTP service, besides `localhost` and its addresses.
+    pub http_hosts: String,
+    /// Connections to the HTTP service at a time; over: 503.
+    pub http_connections_max: u32,
     /// How results are written.
     pub output: Output,
     /// How output records are written.
@@ -89,6 +93,8 @@ impl Default for Settings {
             group: "reflex".into(),
             instance: String::new(),
             http: String::new(),
+            http_hosts: String::new(),
+            http_connections_max: 256,
             output: Output::Table,
             encoding: Encoding::Json,
             commit_interval_ms: 1000,
