@@ -169,7 +169,9 @@ proptest! {
             prop_assert!(use_now.series <= 4 && use_now.signatures <= 2 && use_now.sessions <= 3 && use_now.sources <= 2);
         }
         let mut all = new(&high());
-        steps.iter().for_each(|step| drop(take(&mut all, step)));
+        for step in &steps {
+            drop(take(&mut all, step));
+        }
         let counts = all.counts();
         prop_assert_eq!(counts.series_evicted + counts.signatures_evicted + counts.sessions_evicted, 0);
     }
@@ -195,7 +197,9 @@ proptest! {
         bit in 0_u8..8,
     ) {
         let (mut fleet, mut entries) = (new(&high()), Compacted::new());
-        steps.iter().for_each(|step| drop(take(&mut fleet, step)));
+        for step in &steps {
+            drop(take(&mut fleet, step));
+        }
         compact(&mut entries, &commit(&mut fleet));
         let key = at.get(&entries.keys().cloned().collect::<Vec<_>>()).clone();
         let value = entries.get_mut(&key).unwrap();

@@ -119,7 +119,9 @@ fn recount(steps: &[Step]) -> Sums {
             schema_ref: text("schema_ref").or_else(|| Some(format!("{graph}:v1"))),
             route: Route::from(&*text("route").unwrap_or_else(|| String::from("primary"))),
             override_id: text("override_id"),
-            override_attempt: event.get("override_attempt").map(|attempt| attempt.as_u64().unwrap() as u32),
+            override_attempt: event
+                .get("override_attempt")
+                .map(|attempt| attempt.as_u64().unwrap().try_into().unwrap()),
             late: event.contains_key("occurred_at"),
             dimensions: dimensions.into_iter().flatten().collect(),
         };
@@ -149,7 +151,9 @@ fn recount(steps: &[Step]) -> Sums {
 
 fn total(sums: &Sums) -> Tally {
     let mut total = Tally::default();
-    sums.values().for_each(|tally| total.add(tally));
+    for tally in sums.values() {
+        total.add(tally);
+    }
     total
 }
 
@@ -187,10 +191,13 @@ proptest! {
     }
 
     #[test]
+    #[allow(clippy::cast_precision_loss, clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "small counts")]
     fn merged_sketches_are_those_of_all_latencies(latencies in vec(0.0_f64..100_000.0, 1..60), cut in 0_usize..60) {
         let sketch = |latencies: &[f64]| {
             let mut sketch = Sketch::default();
-            latencies.iter().for_each(|latency| sketch.record(*latency));
+            for latency in latencies {
+                sketch.record(*latency);
+            }
             sketch
         };
         let (one, other) = latencies.split_at(cut.min(latencies.len()));
@@ -209,7 +216,7 @@ proptest! {
     }
 }
 
-/// A step of a run of order_graph.
+/// A step of a run of `order_graph`.
 fn step(number: i64, fields: &Value) -> Step {
     let Act::Event(event) = crate::cases::event(fields) else { panic!("an event") };
     Step { number, at_ms: number, act: Act::Event(event) }
@@ -284,7 +291,9 @@ fn a_table_that_is_too_large_for_a_record_is_split() {
         })
         .collect();
     let mut world = World::new(&high());
-    steps.iter().for_each(|step| drop(world.step(step)));
+    for step in &steps {
+        drop(world.step(step));
+    }
     let mut effects = Effects::default();
     world.session().flush(&mut effects);
     let sizes: Vec<usize> =
