@@ -303,3 +303,31 @@ fn a_table_that_is_too_large_for_a_record_is_split() {
     assert_eq!(rows.len(), 3_000);
     assert!(effects.outputs.iter().all(|output| output.key == "graph/order_graph"));
 }
+
+#[test]
+fn the_rarest_values_of_the_widest_dimension_fold() {
+    let registry = registry(&[("fleet_rows_max", 100)]);
+    let mut world = World::new(&registry);
+    for number in 0..3_000_i64 {
+        let region = if number % 2 == 0 { String::from("eu-west") } else { format!("region-{number}") };
+        let tenant = format!("t-{}", number % 3);
+        let event = json!({"session_id": "s", "type": "graph_started", "region": region, "tenant": tenant});
+        let mut step = step(number, &event);
+        step.at_ms = 0;
+        world.step(&step);
+    }
+    let mut effects = Effects::default();
+    world.session().flush(&mut effects);
+    let mut sums = Sums::new();
+    add_up(&mut sums, &effects.outputs);
+    assert!(sums.len() <= 110, "{}", sums.len());
+    assert_eq!(total(&sums).runs_started, 3_000);
+    let runs_in = |region: &str| {
+        let of_region = sums.iter().filter(|((_, _, row), _)| row.dimensions["region"] == region);
+        of_region.map(|(_, tally)| tally.runs_started).sum::<u64>()
+    };
+    assert_eq!(runs_in("eu-west"), 1_500, "what is frequent is told apart");
+    assert!(runs_in(OTHER) > 1_300);
+    assert!(sums.keys().all(|(_, _, row)| row.dimensions["tenant"] != OTHER), "the widest dimension alone");
+    assert!(world.session().counts().rows_folded > 1_300);
+}
