@@ -28,4 +28,5 @@ mod kafka {
     mod refusals;
     mod registry;
     mod story;
+    mod tape;
 }
