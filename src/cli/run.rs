@@ -14,6 +14,7 @@ use crate::cli::settings::Resolved;
 use crate::cli::settings::model::Settings;
 use crate::cli::{logging, registry};
 use crate::engine::home::Home;
+use crate::engine::store;
 use crate::engine::{Cluster, Config, run as run_engine};
 use crate::record::codec::Schemas;
 
@@ -103,7 +104,17 @@ pub fn config(settings: &Settings, instance: &str) -> Result<Config, Failure> {
         broker_timeout: Duration::from_millis(settings.broker_timeout_ms),
         outage_max: Duration::from_millis(settings.broker_outage_ms_max),
         start_at_earliest: settings.start_at_earliest,
+        store: stores(settings),
         check_topics: true,
+    })
+}
+
+/// Where local stores are; none: there are none.
+fn stores(settings: &Settings) -> Option<store::Settings> {
+    (settings.store != store::Kind::Memory).then(|| store::Settings {
+        kind: settings.store,
+        folder: Path::new(&settings.data_dir).join("store"),
+        age_max: Duration::from_millis(settings.store_age_ms_max),
     })
 }
 

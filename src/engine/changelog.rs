@@ -1,4 +1,7 @@
-//! State of tasks, from the changelog: read in slices, so that the worker can poll its group between two.
+//! State of tasks, from local stores and the changelog: read in slices, so that the worker can poll its group between two.
+//!
+//! What a local store gives is checked already (`store`); the changelog is then read from where the store ends. Where the
+//! changelog does not fit to it, the store is set aside and the changelog read whole.
 //!
 //! The order is what makes it right: the transactional id is taken over, then committed offsets are read (which waits for
 //! transactions that may still change them), then the end of the changelog, then the changelog up to there. The end is
@@ -20,8 +23,12 @@ use crate::engine::assignment::Committed;
 use crate::engine::batch::Input;
 use crate::engine::client::{Logs, create, ends, reader};
 use crate::engine::config::Config;
-use crate::engine::error::{EngineError, capped, words};
+use crate::engine::error::{EngineError, words};
+use crate::engine::part::{Part, Start, start};
 use crate::engine::patience::Patience;
+use crate::engine::store::hands::Stores;
+use crate::engine::store::keeper::{Keeper, Mark};
+use crate::engine::store::loading::{Empty, Loading};
 use crate::registry::Registry;
 use crate::session::{Restore, Session};
 
@@ -45,17 +52,6 @@ pub struct Restored {
     pub sessions: BTreeMap<i32, Session>,
 }
 
-struct Part {
-    task: String,
-    restore: Restore,
-    /// Its first offset; asking the library for the beginning would cost half a second where the leader is not known yet.
-    first: i64,
-    /// Where it ends; none: not asked yet.
-    end: Option<i64>,
-    entries: u64,
-    done: bool,
-}
-
 /// Tasks on their way from the changelog.
 pub struct Restoring {
     topic: String,
@@ -68,6 +64,9 @@ pub struct Restoring {
     asking: Patience,
     committed: Committed,
     parts: BTreeMap<i32, Part>,
+    keeper: Option<Arc<Keeper>>,
+    /// While local stores are being loaded.
+    loading: Option<Loading<Restore>>,
     is_reading: bool,
     begun: Instant,
     progressed: Instant,
@@ -75,21 +74,26 @@ pub struct Restoring {
 }
 
 impl Restoring {
-    /// Begins with the tasks of these inputs; nothing is read yet.
+    /// Begins with the tasks of these inputs; no changelog is read yet.
     pub fn begin(
         config: &Config,
         registry: &Arc<Registry>,
         committed: Committed,
+        stores: &Stores,
         stop: &Arc<AtomicBool>,
     ) -> Result<Self, EngineError> {
         let mut parts = BTreeMap::new();
         for Input { partition, .. } in committed.keys() {
-            parts.entry(*partition).or_insert_with(|| {
-                let task = format!("session/{partition}");
-                let restore = Restore::new(&task, Arc::clone(registry));
-                Part { task, restore, first: 0, end: None, entries: 0, done: false }
-            });
+            if let Some(task) = stores.task(0, *partition) {
+                parts.entry(*partition).or_insert_with(|| Part::new(task, registry));
+            }
         }
+        let keeper = stores.keeper().cloned();
+        let loading = keeper.as_ref().map(|keeper| {
+            let (tasks, registry) = (parts.values().map(|part| part.task.clone()).collect(), Arc::clone(registry));
+            let empty: Empty<Restore> = Arc::new(move |task| Restore::new(&task.to_string(), Arc::clone(&registry)));
+            Loading::begin(keeper, tasks, &empty)
+        });
         let now = Instant::now();
         Ok(Self {
             topic: config.topics.state_session.clone(),
@@ -101,6 +105,8 @@ impl Restoring {
             asking: Patience::new(config.outage_max, stop),
             committed,
             parts,
+            keeper,
+            loading,
             is_reading: false,
             begun: now,
             progressed: now,
@@ -110,16 +116,48 @@ impl Restoring {
 
     /// Goes on for a moment; whether everything is there.
     pub fn slice(&mut self) -> Result<bool, EngineError> {
-        if !self.ask()? {
+        if !self.load() || !self.ask()? {
             return Ok(false);
         }
-        if self.parts.values().all(|part| part.done) {
-            return Ok(true);
+        if !self.parts.values().all(|part| part.done) {
+            self.read()?;
+            self.look()?;
+            self.tell()?;
         }
-        self.read()?;
-        self.look()?;
-        self.tell()?;
-        Ok(self.parts.values().all(|part| part.done))
+        Ok(self.parts.values().all(|part| part.done) && self.settle()?)
+    }
+
+    /// Takes what local stores give; whether all have.
+    fn load(&mut self) -> bool {
+        let Some(loading) = &mut self.loading else { return true };
+        let until = Instant::now() + SLICE_MAX;
+        while !loading.is_done() && Instant::now() < until {
+            if let Some((task, Some(loaded))) = loading.next(POLL_MAX)
+                && let Some(part) = self.parts.get_mut(&task.partition)
+            {
+                part.loaded(loaded);
+            }
+        }
+        let is_done = loading.is_done();
+        if is_done {
+            self.loading = None;
+        }
+        is_done
+    }
+
+    /// Makes tasks of what was read; false where a local store has to be forgotten, and its changelog read whole.
+    fn settle(&mut self) -> Result<bool, EngineError> {
+        let mut is_settled = true;
+        for part in self.parts.values_mut() {
+            if let Err(error) = part.settle() {
+                if !part.is_stored() {
+                    return Err(part.unusable(&error.to_string()));
+                }
+                doubt(self.keeper.as_deref(), part, &error.to_string());
+                (is_settled, self.is_reading) = (false, false);
+            }
+        }
+        Ok(is_settled)
     }
 
     /// Asks for ends; once all are known, whatever lies before them is assigned to the reader.
@@ -131,11 +169,16 @@ impl Restoring {
         let started = Instant::now();
         let mut wanted = TopicPartitionList::new();
         for (partition, part) in &mut self.parts {
-            if part.end.is_none() {
+            if part.bounds.is_none() {
                 match self.ends.fetch_watermarks(&self.topic, *partition, END_TIMEOUT) {
                     Ok((first, end)) => {
-                        (part.first, part.end) = (first, Some(end));
-                        part.done = first >= end;
+                        if !part.bounded(first, end) {
+                            let words = format!(
+                                "the changelog has offsets {first} to {end}, the store ends at {}",
+                                part.from()
+                            );
+                            doubt(self.keeper.as_deref(), part, &words);
+                        }
                     }
                     Err(error) => {
                         self.asking.pause(DOING, &words(&error))?;
@@ -145,7 +188,7 @@ impl Restoring {
             }
             if !part.done {
                 wanted
-                    .add_partition_offset(&self.topic, *partition, Offset::Offset(part.first))
+                    .add_partition_offset(&self.topic, *partition, Offset::Offset(part.from()))
                     .map_err(|error| EngineError::kafka(DOING, &error))?;
             }
             if started.elapsed() > SLICE_MAX {
@@ -171,11 +214,15 @@ impl Restoring {
                     let Some(part) = self.parts.get_mut(&message.partition()).filter(|part| !part.done) else {
                         continue;
                     };
-                    part.entries += 1;
                     self.progressed = Instant::now();
-                    if let Err(error) = part.restore.apply(message.key().unwrap_or_default(), message.payload()) {
+                    if let Err(error) = part.apply(message.key().unwrap_or_default(), message.payload()) {
                         let words = format!("at offset {}: {error}", message.offset());
-                        return Err(unusable(&self.topic, &part.task, &words));
+                        if !part.is_stored() {
+                            return Err(part.unusable(&words));
+                        }
+                        doubt(self.keeper.as_deref(), part, &words);
+                        self.is_reading = false;
+                        return Ok(());
                     }
                 }
                 Some(Err(error)) => return judge(&error, &self.topic),
@@ -191,7 +238,7 @@ impl Restoring {
         for (partition, part) in self.parts.iter_mut().filter(|(_, part)| !part.done) {
             let position = positions.find_partition(&self.topic, *partition).map(|element| element.offset());
             let Some(Offset::Offset(position)) = position else { continue };
-            if part.end.is_some_and(|end| position >= end) {
+            if part.end().is_some_and(|end| position >= end) {
                 part.done = true;
                 self.progressed = Instant::now();
             }
@@ -222,17 +269,17 @@ impl Restoring {
         for (partition, part) in self.parts.iter().filter(|(_, part)| !part.done) {
             // As a reader of committed records sees it, the end is the first open transaction.
             let stable = reader.fetch_watermarks(&self.topic, *partition, END_TIMEOUT).map(|(_, stable)| stable);
-            match (stable, part.end) {
+            match (stable, part.end()) {
                 (Ok(stable), Some(end)) if stable < end => tracing::warn!(
-                    task = part.task,
+                    task = %part.task,
                     stable,
                     end,
                     "restoring state: waiting for the end of the open transaction of another process; the broker \
                      aborts it within 20 s"
                 ),
-                (Ok(_), _) => tracing::info!(task = part.task, "restoring state: waiting for records"),
+                (Ok(_), _) => tracing::info!(task = %part.task, "restoring state: waiting for records"),
                 (Err(error), _) => {
-                    tracing::warn!(task = part.task, error = %words(&error), "restoring state: waiting for a broker");
+                    tracing::warn!(task = %part.task, error = %words(&error), "restoring state: waiting for a broker");
                 }
             }
         }
@@ -242,8 +289,8 @@ impl Restoring {
     /// The tasks, or why they must not begin.
     pub fn finish(mut self) -> Result<Restored, EngineError> {
         let mut sessions = BTreeMap::new();
-        for (partition, part) in std::mem::take(&mut self.parts) {
-            let Part { task, restore, entries, .. } = part;
+        for (partition, mut part) in std::mem::take(&mut self.parts) {
+            let (task, entries) = (part.task.to_string(), part.entries);
             let known = self.committed.iter().any(|(input, offset)| input.partition == partition && offset.is_some());
             match start(entries, known, self.start_at_earliest) {
                 Start::GoOn => {}
@@ -255,8 +302,12 @@ impl Restoring {
                 ),
                 Start::Refused => return Err(EngineError::OffsetLost(self.refusal(&task))),
             }
-            let session = restore.finish().map_err(|error| unusable(&self.topic, &task, &error.to_string()))?;
-            tracing::debug!(entries, "restored {task} with state hash {:032x}", session.state_hash());
+            let Some(session) = part.session() else { return Err(part.unusable("restored too early")) };
+            let state_hash = session.state_hash();
+            tracing::debug!(entries, "restored {task} with state hash {state_hash:032x}");
+            if let Some((keeper, changelog_next)) = self.keeper.as_ref().zip(part.end()) {
+                keeper.committed(&part.task, Mark { changelog_next, state_hash });
+            }
             sessions.insert(partition, session);
         }
         let (tasks, committed) = (sessions.len(), std::mem::take(&mut self.committed));
@@ -285,31 +336,13 @@ impl Drop for Restoring {
     }
 }
 
-/// How a task begins.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Start {
-    /// With its state, at its offsets.
-    GoOn,
-    /// At the earliest offset.
-    Anew,
-    /// At its offsets, empty.
-    Stateless,
-    /// Not at all: a person has to say where.
-    Refused,
-}
-
-fn start(entries: u64, has_offsets: bool, start_at_earliest: bool) -> Start {
-    match (entries > 0, has_offsets) {
-        (true, true) => Start::GoOn,
-        (false, false) => Start::Anew,
-        (false, true) => Start::Stateless,
-        (true, false) if start_at_earliest => Start::Anew,
-        (true, false) => Start::Refused,
+/// What a local store gave does not fit to the changelog: it is set aside, and the changelog is read whole.
+fn doubt(keeper: Option<&Keeper>, part: &mut Part, why: &str) {
+    tracing::warn!(task = %part.task, why, "the local store is set aside; the state comes from the changelog");
+    part.forget();
+    if let Some(keeper) = keeper {
+        keeper.doubt(&part.task);
     }
-}
-
-fn unusable(topic: &str, task: &str, words: &str) -> EngineError {
-    EngineError::State { task: task.to_owned(), topic: topic.to_owned(), words: capped(words) }
 }
 
 /// What an error of the reader means.
@@ -330,15 +363,6 @@ fn judge(error: &KafkaError, topic: &str) -> Result<(), EngineError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn state_without_offsets_refuses_unless_told_otherwise() {
-        assert_eq!(start(1, true, false), Start::GoOn);
-        assert_eq!(start(0, false, false), Start::Anew);
-        assert_eq!(start(0, true, false), Start::Stateless);
-        assert_eq!(start(1, false, false), Start::Refused);
-        assert_eq!(start(1, false, true), Start::Anew);
-    }
 
     #[test]
     fn a_reader_goes_on_where_the_library_does() {

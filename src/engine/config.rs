@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
 
+use crate::engine::store;
 use crate::record::codec::Schemas;
 use crate::record::topic::{
     COMMANDS, DEAD_LETTER_SUFFIX, EVENTS, FLEET, REGISTRY, SESSION_COMMANDS, STATE_FLEET, STATE_SESSION, TAPE_FLEET,
@@ -121,6 +122,12 @@ impl TopicNames {
         [&self.events, &self.session_commands]
     }
 
+    /// The changelogs, by stage.
+    #[must_use]
+    pub fn changelogs(&self) -> Vec<String> {
+        vec![self.state_session.clone(), self.state_fleet.clone()]
+    }
+
     /// Everything that is written to.
     #[must_use]
     pub fn outputs(&self) -> Vec<String> {
@@ -176,6 +183,8 @@ pub struct Config {
     pub outage_max: Duration,
     /// Whether a task that has state, but whose group has no offsets, begins at the earliest offset. Else it refuses.
     pub start_at_earliest: bool,
+    /// Local stores of state; none: state comes from changelogs only.
+    pub store: Option<store::Settings>,
     /// Whether topics are looked at first (existence, `LogAppendTime`, equal partition counts). Off for an embedded
     /// broker without an admin interface only.
     pub check_topics: bool,
@@ -197,6 +206,7 @@ impl Default for Config {
             broker_timeout: Duration::from_secs(10),
             outage_max: Duration::from_mins(5),
             start_at_earliest: false,
+            store: None,
             check_topics: true,
         }
     }

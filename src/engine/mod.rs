@@ -6,7 +6,8 @@
 //!  preflight, admin, topics ── topics as they are and as they should be
 //!  worker ── one thread: poll ─> stage ─> batch ─> transaction
 //!              assignment      which partitions are owned
-//!              changelog       state of tasks: written with their effects, restored before they begin
+//!              changelog, part state of tasks: written with their effects, restored before they begin
+//!              store           local stores: disposable copies of that state, for short restarts
 //!              intake, stage   bytes to events and commands, tasks, effects
 //!              native          records in batches through a private queue; the only unsafe code
 //!              encode, dead_letter   effects and refusals as records
@@ -17,10 +18,10 @@
 //! ```
 //!
 //! State is in memory and in the changelog, `reflex.state.session`: what changed goes there in the transaction of the
-//! effects, and a task is restored from there wherever it begins, after a restart and after a rebalance.
+//! effects, and a task is restored from there wherever it begins, after a restart and after a rebalance: from the local
+//! store of this process as far as that goes, and the rest from the changelog.
 //!
-//! Limits of this release: no local store, so every assignment reads the changelog of its tasks; a task decides by the
-//! registry of `run`, whatever it was written under. One worker a process.
+//! Limits of this release: a task decides by the registry of `run`, whatever it was written under. One worker a process.
 
 pub mod admin;
 mod assignment;
@@ -38,11 +39,13 @@ mod fencing;
 pub mod home;
 mod intake;
 mod native;
+mod part;
 mod patience;
 mod preflight;
 mod producer;
 pub mod publish;
 mod stage;
+pub mod store;
 mod telemetry;
 pub mod topics;
 mod transaction;

@@ -1,15 +1,16 @@
 //! The transactional producer: one at a time under one id, with a count of what was delivered.
 
+use std::collections::BTreeMap;
 use std::sync::Mutex;
 use std::sync::PoisonError;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use rdkafka::ClientContext;
 use rdkafka::config::RDKafkaLogLevel;
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use rdkafka::producer::{BaseRecord, DeliveryResult, Producer, ProducerContext, ThreadedProducer};
+use rdkafka::{ClientContext, Message};
 
 use crate::engine::batch::Publication;
 use crate::engine::classifier::{Action, Call, Seen, classify};
@@ -24,13 +25,22 @@ pub type Transactional = ThreadedProducer<Deliveries>;
 /// Aborts in a row that may fail before the producer is given up.
 const ABORT_TRIES: usize = 3;
 
-/// Counts delivery reports.
+/// Counts delivery reports, and notes how far changelogs came.
 #[derive(Debug, Default)]
 pub struct Deliveries {
     delivered: AtomicU64,
     failed: AtomicU64,
     error: Mutex<Option<KafkaError>>,
+    /// Changelogs by number.
+    changelogs: Vec<String>,
+    ends: Mutex<Ends>,
 }
+
+/// Behind the last record delivered, by number of the changelog and partition.
+pub type Ends = BTreeMap<(usize, i32), i64>;
+
+/// Goes with a record to its delivery report: 0, or 1 and the number of the changelog it is of.
+type Mark = usize;
 
 impl ClientContext for Deliveries {
     fn log(&self, level: RDKafkaLogLevel, facility: &str, text: &str) {
@@ -43,11 +53,18 @@ impl ClientContext for Deliveries {
 }
 
 impl ProducerContext for Deliveries {
-    type DeliveryOpaque = ();
+    type DeliveryOpaque = Mark;
 
-    fn delivery(&self, result: &DeliveryResult<'_>, (): ()) {
+    fn delivery(&self, result: &DeliveryResult<'_>, mark: Mark) {
         match result {
-            Ok(_) => drop(self.delivered.fetch_add(1, Ordering::Release)),
+            Ok(message) => {
+                if let Some(changelog) = mark.checked_sub(1) {
+                    let mut ends = self.ends.lock().unwrap_or_else(PoisonError::into_inner);
+                    let end = ends.entry((changelog, message.partition())).or_default();
+                    *end = (*end).max(message.offset() + 1);
+                }
+                self.delivered.fetch_add(1, Ordering::Release);
+            }
             Err((error, _)) => {
                 *self.error.lock().unwrap_or_else(PoisonError::into_inner) = Some(error.clone());
                 self.failed.fetch_add(1, Ordering::Release);
@@ -57,6 +74,20 @@ impl ProducerContext for Deliveries {
 }
 
 impl Deliveries {
+    /// For a producer that writes to these changelogs.
+    pub fn new(changelogs: Vec<String>) -> Self {
+        Self { changelogs, ..Self::default() }
+    }
+
+    /// Takes how far changelogs came since the last call.
+    pub fn take_ends(&self) -> Ends {
+        std::mem::take(&mut self.ends.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn mark(&self, topic: &str) -> Mark {
+        self.changelogs.iter().position(|changelog| changelog == topic).map_or(0, |changelog| changelog + 1)
+    }
+
     /// Delivered since the producer was made.
     pub fn delivered(&self) -> u64 {
         self.delivered.load(Ordering::Acquire)
@@ -80,7 +111,7 @@ impl Deliveries {
 pub fn connect(config: &Config, patience: &Patience) -> Result<Transactional, EngineError> {
     const DOING: &str = "taking over the transactional id";
     loop {
-        let made: Transactional = create(&producer(config), Deliveries::default())?;
+        let made: Transactional = create(&producer(config), Deliveries::new(config.topics.changelogs()))?;
         loop {
             let timeout = CALL_TIMEOUT.min(patience.left().max(Duration::from_millis(100)));
             let Err(error) = made.init_transactions(timeout) else { return Ok(made) };
@@ -110,6 +141,8 @@ pub fn discard(producer: Transactional) {
 pub fn produce(producer: &Transactional, publications: &[Publication]) -> Result<(), KafkaError> {
     let deadline = Instant::now() + CALL_TIMEOUT;
     producer.context().forget_failures();
+    // Of an attempt that was aborted.
+    drop(producer.context().take_ends());
     let before = producer.context().delivered();
     for publication in publications {
         enqueue(producer, publication, deadline)?;
@@ -136,7 +169,8 @@ pub fn produce(producer: &Transactional, publications: &[Publication]) -> Result
 }
 
 fn enqueue(producer: &Transactional, publication: &Publication, deadline: Instant) -> Result<(), KafkaError> {
-    let mut record: BaseRecord<'_, [u8], [u8]> = BaseRecord::to(&publication.topic);
+    let mark = producer.context().mark(&publication.topic);
+    let mut record: BaseRecord<'_, [u8], [u8], Mark> = BaseRecord::with_opaque_to(&publication.topic, mark);
     if let Some(partition) = publication.partition {
         record = record.partition(partition);
     }

@@ -87,6 +87,11 @@ impl Stage {
         self.tasks.values().map(|task| task.session.counts().stale).sum()
     }
 
+    /// Hash of a task's state, as last taken.
+    pub fn state_hash(&self, partition: i32) -> Option<u128> {
+        self.tasks.get(&partition).map(|task| task.session.state_hash())
+    }
+
     /// What tasks decide by.
     pub fn registry(&self) -> &Arc<Registry> {
         &self.registry

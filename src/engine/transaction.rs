@@ -26,7 +26,7 @@ use crate::engine::error::{EngineError, words};
 use crate::engine::fencing::Fencings;
 use crate::engine::native;
 use crate::engine::patience::Patience;
-use crate::engine::producer::{Transactional, abort, connect, discard, produce};
+use crate::engine::producer::{Ends, Transactional, abort, connect, discard, produce};
 
 /// Aborts of one batch; over: the engine ends, because repeating does not help.
 pub const ABORTS_MAX: usize = 10;
@@ -196,6 +196,11 @@ impl Publisher {
                 self.config.group
             )))
         }
+    }
+
+    /// How far changelogs came by the last commit; nothing after an outcome that had to be asked for.
+    pub fn take_ends(&self) -> Ends {
+        self.producer.as_ref().map(|producer| producer.context().take_ends()).unwrap_or_default()
     }
 
     /// Gives the producer up.

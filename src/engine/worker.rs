@@ -30,6 +30,7 @@ use crate::engine::intake::Raw;
 use crate::engine::native::inbox::{Inbox, Received};
 use crate::engine::preflight;
 use crate::engine::stage::{Record, Stage};
+use crate::engine::store::hands::Stores;
 use crate::engine::telemetry::Telemetry;
 use crate::engine::transaction::{Outcome, Publisher};
 use crate::engine::verdict::{Verdict, judge};
@@ -92,6 +93,7 @@ struct Worker {
     telemetry: Telemetry,
     commits: Pace,
     fencings: Fencings,
+    stores: Stores,
 }
 
 /// When the next commit may begin.
@@ -115,6 +117,7 @@ impl Worker {
         let bytes_max = if config.check_topics { preflight::check(&config)? } else { BTreeMap::new() };
         let publisher = Publisher::new(&config, stop)?;
         let inbox = join(&config)?;
+        let stores = Stores::start(&config)?;
         let stage = Stage::new(&config, registry, Outlets::new(&config, bytes_max));
         tracing::info!(id = config.worker_id(), servers = config.cluster.bootstrap_servers, "worker started");
         Ok(Self {
@@ -129,6 +132,7 @@ impl Worker {
             telemetry: Telemetry::new(),
             commits: Pace::after(Instant::now(), Duration::ZERO),
             fencings: Fencings::default(),
+            stores,
         })
     }
 
@@ -232,8 +236,8 @@ impl Worker {
                     let Some(committed) = assign(inbox, &wanted, self.stage.names(), &self.stop)? else {
                         continue;
                     };
-                    self.restoring =
-                        Some(Restoring::begin(&self.config, self.stage.registry(), committed, &self.stop)?);
+                    let (registry, stores) = (self.stage.registry(), &self.stores);
+                    self.restoring = Some(Restoring::begin(&self.config, registry, committed, stores, &self.stop)?);
                 }
                 Rebalance::Revoke { lost } => {
                     if !lost && !self.batch.is_empty() {
@@ -284,6 +288,8 @@ impl Worker {
                 self.counters.state_entries += self.batch.state_entries as u64;
                 self.telemetry.committed(&self.batch, &self.config.topics);
                 self.stage.committed(&self.batch);
+                let stage = &self.stage;
+                self.stores.committed(&self.publisher.take_ends(), |_, partition| stage.state_hash(partition));
                 self.batch.clear();
                 on_progress(Progress::Committed(&self.counters));
             }
@@ -301,6 +307,7 @@ impl Worker {
         self.batch.clear();
         self.restoring = None;
         self.stage.end();
+        self.stores.revoked();
         if let Some(inbox) = &mut self.inbox {
             inbox.discard();
         }
@@ -321,6 +328,7 @@ impl Worker {
     fn close(&mut self) {
         self.stage.tell();
         self.publisher.close();
+        self.stores.stopped();
         self.leave();
     }
 
