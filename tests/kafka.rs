@@ -18,5 +18,6 @@ mod kafka {
     mod durable;
     mod faults;
     mod refusals;
+    mod stores;
     mod story;
 }

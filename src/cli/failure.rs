@@ -11,6 +11,7 @@ impl From<EngineError> for Failure {
             }
             EngineError::NotAppendTime(..)
             | EngineError::NotCompacted(..)
+            | EngineError::Forgetful { .. }
             | EngineError::State { .. }
             | EngineError::Partitions(..)
             | EngineError::TooFewBrokers(_)

@@ -42,6 +42,21 @@ pub enum EngineError {
          sets it"
     )]
     NotCompacted(String, String),
+    /// A changelog that forgets tombstones before local stores are too old to need them.
+    #[error(
+        "topic {topic} has delete.retention.ms={kept_ms}; a local store may be {age_ms} ms old, so that it must be twice \
+         that: set store_age_ms_max to {half_ms} at most, or store=memory"
+    )]
+    Forgetful {
+        /// The changelog.
+        topic: String,
+        /// How long it keeps tombstones.
+        kept_ms: u64,
+        /// How old a store may be.
+        age_ms: u128,
+        /// How old it could be.
+        half_ms: u64,
+    },
     /// Inputs are not co-partitioned, or the audit or state topic is narrower than they are.
     #[error("{0} has {1} partitions and {2} has {3}; {4}")]
     Partitions(String, usize, String, usize, &'static str),

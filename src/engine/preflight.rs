@@ -49,13 +49,23 @@ fn judge(
     if cleanup != "compact" {
         return Err(EngineError::NotCompacted(state.clone(), cleanup.to_owned()));
     }
+    let kept = topics[state].configs.get("delete.retention.ms").and_then(|text| text.parse::<u64>().ok());
+    if let Some((store, kept_ms)) = config.store.as_ref().zip(kept) {
+        let (topic, age_ms) = (state.clone(), store.age_max.as_millis());
+        if u128::from(kept_ms) < age_ms.saturating_mul(2) {
+            return Err(EngineError::Forgetful { topic, kept_ms, age_ms, half_ms: kept_ms / 2 });
+        }
+    }
     let bytes_max = |facts: &TopicFacts| facts.configs.get("max.message.bytes").and_then(|text| text.parse().ok());
     Ok(topics.iter().filter_map(|(name, facts)| Some((name.clone(), bytes_max(facts)?))).collect())
 }
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
+    use crate::engine::store::{Kind, Settings};
     use crate::engine::topics::wanted;
 
     fn cluster(config: &Config) -> BTreeMap<String, TopicFacts> {
@@ -101,5 +111,23 @@ mod tests {
             configs.insert("cleanup.policy".into(), "compact,delete".into());
         });
         assert!(deleted.contains("reflex.state.session has cleanup.policy=compact,delete"), "{deleted}");
+    }
+
+    #[test]
+    fn a_changelog_that_forgets_tombstones_early_is_refused_where_there_are_local_stores() {
+        let judged = |kept: u64, kind: Option<Kind>| {
+            let age_max = Duration::from_hours(12);
+            let store = kind.map(|kind| Settings { kind, folder: "store".into(), age_max });
+            let config = Config { store, ..Config::default() };
+            let mut topics = cluster(&config);
+            let names: Vec<String> = topics.keys().cloned().collect();
+            let state = topics.get_mut("reflex.state.session").expect("there");
+            state.configs.insert("delete.retention.ms".into(), kept.to_string());
+            judge(&config, &names, &topics).map(|_| ())
+        };
+        assert!(judged(86_400_000, Some(Kind::Fjall)).is_ok());
+        assert!(judged(86_399_999, None).is_ok());
+        let refusal = judged(86_399_999, Some(Kind::Fjall)).expect_err("refused").to_string();
+        assert!(refusal.contains("store_age_ms_max to 43199999 at most"), "{refusal}");
     }
 }
