@@ -13,13 +13,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI32, Ordering};
 use std::time::{Duration, Instant};
 
-use reflex::engine::store::check::{Found, find, millis};
+use reflex::engine::store::check::{Found, State, find, millis};
 use reflex::engine::store::{Checkpoint, FORMAT, Kind, Settings, Store, Task, hex, open};
 use reflex::record::codec::json;
 use reflex::record::position::Position;
+use reflex::record::task::entry;
 use reflex::record::time::Timestamp;
 use reflex::registry::{Registry, SourceFile, load};
-use reflex::session::state::entry::{self, Key, TaskEntry};
+use reflex::session::state::entry::{Key, TaskEntry};
 use reflex::session::table::Tracked;
 use reflex::session::{Effects, Input, Restore, Session};
 
@@ -68,6 +69,19 @@ impl Entries {
         self.tracked.session_id = format!("sess_{serial:08}").into();
         self.tracked.interventions = times;
         (Key::Session(serial).text().into_bytes(), entry::encode(&self.tracked))
+    }
+}
+
+/// A session task on its way back.
+struct Of(Restore);
+
+impl State for Of {
+    fn put(&mut self, key: &[u8], value: &[u8]) -> Result<(), String> {
+        self.0.apply(key, Some(value)).map_err(|error| error.to_string())
+    }
+
+    fn hash(&self) -> u128 {
+        self.0.state_hash()
     }
 }
 
@@ -202,11 +216,11 @@ fn read(kind: Kind, folder: &Path, threads: usize) {
                     return restored;
                 }
                 let task = task(partition);
-                let empty = || Restore::new(&task.to_string(), Arc::clone(&registry));
+                let empty = || Of(Restore::new(&task.to_string(), Arc::clone(&registry)));
                 let (Found::Whole { state, store, .. }, _) = find(&settings, &task, empty) else {
                     panic!("{task} is not whole");
                 };
-                restored.push((state.finish().expect("a state"), store));
+                restored.push((state.0.finish().expect("a state"), store));
             }
         };
         let running: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();

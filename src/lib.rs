@@ -16,12 +16,15 @@
 //! - [`registry`]: what operators write, as one validated, versioned value.
 //! - [`resolve`]: what runtimes compute from overrides.
 //! - [`session`]: stage 1, from event to session override.
+//! - [`fleet`]: stage 2, what concerns many sessions: counts and signatures of all session tasks, in windows.
 //! - [`engine`]: the Kafka shell around the stages: poll, step, one transaction.
+//! - [`serve`]: HTTP: health and metrics.
 //! - [`cli`]: one file per verb of the program `reflex`.
 //!
-//! `record` to `session` are the core: no clock, IO, threads, randomness or async; they build with
-//! `--no-default-features`. The fleet stage and the HTTP service get rooms of their own when they move in.
+//! `record` to `fleet` are the core: no clock, IO, threads, randomness or async; they build with
+//! `--no-default-features`.
 
+pub mod fleet;
 pub mod record;
 pub mod registry;
 pub mod resolve;
@@ -33,3 +36,6 @@ pub mod cli;
 #[cfg(feature = "shell")]
 #[allow(clippy::disallowed_methods, clippy::disallowed_types, reason = "clocks, threads and files belong to the shell")]
 pub mod engine;
+#[cfg(feature = "shell")]
+#[allow(clippy::disallowed_methods, clippy::disallowed_types, reason = "clocks, threads and files belong to the shell")]
+pub mod serve;

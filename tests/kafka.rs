@@ -8,6 +8,10 @@
 mod harness;
 
 mod kafka {
+    #[path = "../serve/client.rs"]
+    pub mod client;
+    #[path = "../serve/exposition.rs"]
+    pub mod exposition;
     pub mod proxy;
     pub mod world;
 
@@ -15,9 +19,14 @@ mod kafka {
     mod commands;
     mod commit;
     mod dead_letters;
+    mod decisions;
+    mod dlq;
     mod durable;
     mod faults;
+    mod ops;
+    mod ops_topics;
     mod refusals;
+    mod registry;
     mod stores;
     mod story;
 }

@@ -10,11 +10,14 @@ use reflex::record::codec::{RecordKind, Schemas, json};
 use reflex::record::command::{Command, Verb};
 use reflex::record::dead_letter::{Code, HEADER_NAMES, HEADER_PREFIX, Rejection, headers};
 use reflex::record::escalation::Escalation;
+use reflex::record::event::Route;
+use reflex::record::fleet::{FleetRecord, Row, RowKey, Rows, SignatureRow, Tally};
 use reflex::record::intervention::{Action, Intervention, InterventionKind, InterventionStatus, Proposal};
 use reflex::record::overrides::{Override, OverrideKind, OverrideMode, OverrideSource, OverrideStatus, Resume, Shadow};
-use reflex::record::position::Evidence;
+use reflex::record::position::{Evidence, Place};
 use reflex::record::scope::Scope;
 use reflex::record::signature::Signature;
+use reflex::record::sketch::Sketch;
 use reflex::record::time::Timestamp;
 use serde_json::{Map, Value, json};
 
@@ -145,6 +148,59 @@ fn audit() -> Audit {
     }
 }
 
+/// A record of each kind as one: their fields stand side by side in the schema.
+fn fleet() -> Value {
+    let dimensions = || BTreeMap::from([(text(), text())]);
+    let mut latency = Sketch::default();
+    latency.record(812.5);
+    let tally = Tally {
+        runs_started: 1,
+        runs_completed: 2,
+        runs_failed: 3,
+        artifacts_present: 4,
+        artifacts_missing: 5,
+        latency,
+    };
+    let key = RowKey {
+        schema_ref: some(),
+        route: Route::Trial,
+        override_id: some(),
+        override_attempt: Some(1),
+        late: true,
+        dimensions: dimensions(),
+    };
+    let rows = Rows {
+        graph: text(),
+        source: text(),
+        bucket: Timestamp::EPOCH,
+        source_watermark: Timestamp::EPOCH,
+        rows: vec![Row::new(key, tally)],
+    };
+    let row = SignatureRow {
+        graph: text(),
+        source: text(),
+        source_watermark: Timestamp::EPOCH,
+        fingerprint: text(),
+        signature: signature(),
+        signal: some(),
+        session_id: text(),
+        tenant: some(),
+        run_id: some(),
+        dimensions: dimensions(),
+        schema_ref: some(),
+        route: Route::Primary,
+        override_id: some(),
+        override_attempt: Some(1),
+        event_id: text(),
+        position: Place { topic: text(), partition: 1, offset: 2 },
+        exhausted_by: some(),
+    };
+    let mut all = serde_json::to_value(FleetRecord::Signature(row)).expect("JSON");
+    let rows = serde_json::to_value(FleetRecord::Rows(rows)).expect("JSON");
+    all.as_object_mut().expect("an object").extend(rows.as_object().expect("an object").clone());
+    all
+}
+
 fn command() -> Command {
     Command {
         command_id: text(),
@@ -191,6 +247,7 @@ fn full(kind: RecordKind) -> Value {
     let value = match kind {
         RecordKind::Event => Ok(event()),
         RecordKind::DeadLetter => Ok(dead_letter()),
+        RecordKind::Fleet => Ok(fleet()),
         RecordKind::Command => serde_json::to_value(command()),
         RecordKind::Intervention => serde_json::to_value(intervention()),
         RecordKind::Override => serde_json::to_value(live_override()),
@@ -225,14 +282,16 @@ fn schema_paths(schema: &Schema, named: &mut BTreeMap<String, Schema>, prefix: &
     }
 }
 
-/// Paths of all members of JSON; the members of maps (`scope`, `attributes`, `token_usage`) are data, not fields.
+/// Paths of all members of JSON; the members of maps (`scope`, `attributes`, `token_usage`, `dimensions`) are data, not fields.
 fn json_paths(value: &Value, prefix: &str, paths: &mut BTreeSet<String>) {
     match value {
         Value::Object(members) => {
             for (name, value) in members {
                 let path = format!("{prefix}/{name}");
                 paths.insert(path.clone());
-                if !["/scope", "/attributes", "/token_usage"].contains(&path.as_str()) {
+                if !["/scope", "/attributes", "/token_usage", "/dimensions", "/rows/dimensions"]
+                    .contains(&path.as_str())
+                {
                     json_paths(value, &path, paths);
                 }
             }
@@ -299,6 +358,7 @@ fn schema_fingerprints_stable() {
         "2cef4c6360b4fca8",
         "106f43968d562e9d",
         "6b10802d3e5e4330",
+        "7260990cac72dda1",
         "9030d696d9e63309",
     ];
     assert_eq!(RecordKind::ALL.map(|kind| hex(kind.fingerprint())), golden);

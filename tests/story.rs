@@ -123,7 +123,7 @@ fn a_real_broker_tells_the_same() {
     done(&["topics", "apply", "--dev", "--partitions", "3"]);
     done(&["topics", "check", "--dev", "--partitions", "3"]);
     done(&["publish", &story.display().to_string()]);
-    let mut run = reflex(&["run"]).spawn().expect("the program runs");
+    let mut run = reflex(&["run", "--dev"]).spawn().expect("the program runs");
     let expected = told_by_the_scenario();
     let told = read(broker.bootstrap(), expected.len());
     Command::new("kill").args(["-TERM", &run.id().to_string()]).status().expect("kill");

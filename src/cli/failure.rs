@@ -2,26 +2,41 @@
 
 use crate::cli::exit::{Exit, Failure};
 use crate::engine::EngineError;
+use crate::serve::ServeError;
 
 impl From<EngineError> for Failure {
     fn from(error: EngineError) -> Self {
         let exit = match &error {
-            EngineError::Unreachable { .. } | EngineError::TopicMissing(_) | EngineError::OffsetLost(_) => {
-                Exit::Unavailable
-            }
-            EngineError::NotAppendTime(..)
-            | EngineError::NotCompacted(..)
-            | EngineError::Forgetful { .. }
+            EngineError::Unreachable { .. }
+            | EngineError::TopicMissing(_)
+            | EngineError::TopicsMissing(_)
+            | EngineError::OffsetLost(_) => Exit::Unavailable,
+            EngineError::Unfit(_)
+            | EngineError::TopicRecreated { .. }
             | EngineError::State { .. }
-            | EngineError::Partitions(..)
+            | EngineError::RegistryMissing { .. }
+            | EngineError::Unpublishable(_)
+            | EngineError::TapeVersion(_)
             | EngineError::TooFewBrokers(_)
             | EngineError::Locked(_)
             | EngineError::File { .. }
             | EngineError::Fenced { .. }
             | EngineError::Client(_) => Exit::Configuration,
             EngineError::NotPermitted(_) => Exit::NotPermitted,
+            EngineError::NoSuchTask(_) => Exit::Usage,
             EngineError::Undecided(_) => Exit::Bug,
             EngineError::Outage(_) | EngineError::Kafka { .. } => Exit::TryAgain,
+        };
+        Self::new(exit, error)
+    }
+}
+
+impl From<ServeError> for Failure {
+    fn from(error: ServeError) -> Self {
+        let exit = match &error {
+            ServeError::BadAddress { .. } | ServeError::BadHost(_) | ServeError::InUse(_) => Exit::Configuration,
+            ServeError::NotPermitted(_) => Exit::NotPermitted,
+            ServeError::System { .. } => Exit::TryAgain,
         };
         Self::new(exit, error)
     }
@@ -31,4 +46,19 @@ impl From<EngineError> for Failure {
 #[allow(clippy::needless_pass_by_value, reason = "it is handed to map_err")]
 pub fn unwritable(error: std::io::Error) -> Failure {
     Failure::new(Exit::TryAgain, format_args!("writing the result: {error}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_person_must_set_right_is_a_configuration_error() {
+        let recreated =
+            EngineError::TopicRecreated { topic: "t".into(), was: "a".into(), is: "b".into(), group: "g".into() };
+        for error in [recreated, EngineError::Unfit(Vec::new())] {
+            assert_eq!(Failure::from(error).exit, Exit::Configuration);
+        }
+        assert_eq!(Failure::from(EngineError::TopicsMissing(vec!["t".into()])).exit, Exit::Unavailable);
+    }
 }

@@ -4,18 +4,27 @@
 
 pub mod bench;
 pub mod config;
+pub mod decide;
 pub mod demo;
+pub mod dlq;
+pub mod engine_config;
 pub mod exit;
 mod failure;
+pub mod freeze;
 mod logging;
 mod pipe;
 pub mod publish;
+pub mod ready;
+pub mod records;
+pub mod registry;
 pub mod replay;
 pub mod run;
 pub mod settings;
+mod table;
 pub mod test;
 pub mod topics;
 pub mod validate;
+pub mod verify;
 
 use std::io::{IsTerminal, Write};
 use std::path::{Path, PathBuf};
@@ -24,6 +33,7 @@ use std::sync::Arc;
 
 use clap::{Parser, Subcommand};
 
+use crate::record::command;
 use crate::registry::Registry;
 use exit::{Exit, Failure};
 use settings::model::Output;
@@ -75,6 +85,9 @@ struct Common {
     /// Address of the HTTP service [REFLEX_HTTP]
     #[arg(long, global = true, value_name = "ADDR")]
     http: Option<String>,
+    /// One copy of everything is enough: a single broker, to try things on [REFLEX_DEV]
+    #[arg(long, global = true)]
+    dev: bool,
     /// Any setting, or a limit of the registry: limits.NAME=VALUE
     #[arg(long, global = true, value_name = "KEY=VALUE")]
     set: Vec<String>,
@@ -93,6 +106,7 @@ impl Common {
             ("group", "--group", self.group),
             ("instance", "--instance", self.instance),
             ("http", "--http", self.http),
+            ("dev", "--dev", self.dev.then(|| "true".to_owned())),
             ("output", "--output", self.output),
         ];
         let named = named.into_iter().filter_map(|(key, flag, text)| text.map(|text| (key, flag, text))).collect();
@@ -107,6 +121,10 @@ enum Verb {
     Demo(demo::Args),
     /// Read events, publish interventions and overrides, until stopped.
     Run,
+    /// Decide again what the tape says was decided, and compare every byte: exit 1 where something differs.
+    Verify(verify::Args),
+    /// Ask the process of `reflex run` at --http whether it is ready: exit 0 yes, 1 no.
+    Ready(ready::Args),
     /// Check the registry: every problem of every file at once.
     Validate(validate::Args),
     /// Check scenario files against a registry.
@@ -116,6 +134,22 @@ enum Verb {
     /// Create, configure and check the topics.
     #[command(subcommand)]
     Topics(topics::Verb),
+    /// Versions of the registry: check, compare, push, activate.
+    #[command(subcommand)]
+    Registry(registry::Verb),
+    /// What runtimes resolve against: list, show, lift.
+    #[command(subcommand)]
+    Overrides(records::OverrideVerb),
+    /// The Intervention Log: list, show, approve, reject.
+    #[command(subcommand)]
+    Interventions(records::InterventionVerb),
+    /// What could not be used: list, show, send again.
+    #[command(subcommand)]
+    Dlq(dlq::Verb),
+    /// Stop all new automation in every task; lifting and expiring go on.
+    Freeze(freeze::Args),
+    /// Let automation go on.
+    Unfreeze(freeze::Args),
     /// Write recorded events to the events topic.
     Publish(publish::Args),
     /// Measure throughput or latency of the engine on a broker, with a fleet whose overrides are known.
@@ -129,6 +163,8 @@ fn dispatch(verb: Verb, resolved: &Resolved, out: &mut dyn Write) -> Result<Exit
     match verb {
         Verb::Demo(args) => demo::run(&args, resolved.settings.output != Output::Table, &run::stop_flag()?, out),
         Verb::Run => run::run(resolved),
+        Verb::Verify(args) => verify::run(&args, resolved, out),
+        Verb::Ready(args) => ready::run(&args, &resolved.settings.http, out),
         Verb::Validate(args) => {
             let json = resolved.settings.output != Output::Table;
             validate::run(Path::new(&resolved.settings.registry), &resolved.limits, args.deny_warnings, json)
@@ -144,6 +180,12 @@ fn dispatch(verb: Verb, resolved: &Resolved, out: &mut dyn Write) -> Result<Exit
             replay::run(&args, &registry(resolved)?, second.as_ref(), shape, out)
         }
         Verb::Topics(verb) => topics::run(&verb, resolved, out),
+        Verb::Registry(verb) => registry::run(&verb, resolved, out),
+        Verb::Overrides(verb) => records::overrides(&verb, resolved, out),
+        Verb::Interventions(verb) => records::interventions(&verb, resolved, out),
+        Verb::Dlq(verb) => dlq::run(&verb, resolved, out),
+        Verb::Freeze(args) => freeze::run(command::Verb::Freeze, &args, resolved, out),
+        Verb::Unfreeze(args) => freeze::run(command::Verb::Unfreeze, &args, resolved, out),
         Verb::Publish(args) => publish::run(&args, resolved, out),
         Verb::Bench(args) => bench::run(&args, resolved, out),
         Verb::Config(verb) => config::run(&verb, resolved, out),

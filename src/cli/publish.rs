@@ -10,9 +10,9 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::json;
 
+use crate::cli::engine_config::cluster;
 use crate::cli::exit::{Exit, Failure};
 use crate::cli::failure::unwritable;
-use crate::cli::run::cluster;
 use crate::cli::settings::Resolved;
 use crate::cli::settings::model::Output;
 use crate::engine::EngineError;

@@ -3,24 +3,30 @@
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread;
+use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::flag;
 
+use crate::cli::engine_config::config;
 use crate::cli::exit::{Exit, Failure};
 use crate::cli::settings::Resolved;
 use crate::cli::settings::model::Settings;
 use crate::cli::{logging, registry};
+use crate::engine::health::Bounds;
 use crate::engine::home::Home;
-use crate::engine::store;
-use crate::engine::{Cluster, Config, run as run_engine};
-use crate::record::codec::Schemas;
+use crate::engine::registry_topic::{push, versions};
+use crate::engine::watch::Monitor;
+use crate::engine::{Config, Counters, EngineError, Registries, preflight, run as run_engine};
+use crate::registry::Registry;
+use crate::serve::{Bound, Limits, Server, operations};
 
 /// A stop takes at most this long; over: the process ends as it is, and the next one finds everything in the log.
 const STOP_MAX: Duration = Duration::from_secs(25);
 const LOOK_EVERY: Duration = Duration::from_millis(20);
+/// What the client library tells once a second is read this often.
+const TEND_EVERY: Duration = Duration::from_millis(500);
 
 /// Runs until SIGTERM or SIGINT; a second signal ends the process at once.
 ///
@@ -34,19 +40,64 @@ pub fn run(resolved: &Resolved) -> Result<Exit, Failure> {
     // Locked until the process ends.
     let instance = Some(settings.instance.as_str()).filter(|name| !name.is_empty());
     let home = Home::open(Path::new(&settings.data_dir), instance)?;
+    let monitor = Arc::new(Monitor::new(settings.workers as usize, bounds(settings), &stop));
+    // Before the group hears of this process; it answers until the worker has closed.
+    let _server = serve(settings, &monitor)?;
     let config = config(settings, home.instance())?;
-    tracing::info!(registry = registry.version, instance = home.instance(), "starting");
-    let worker = {
-        let stop = Arc::clone(&stop);
-        let run = move || run_engine(config, registry, &stop, &mut |_| {});
-        thread::Builder::new()
-            .name("worker-0".into())
-            .spawn(run)
-            .map_err(|error| Failure::new(Exit::TryAgain, format_args!("starting a thread: {error}")))?
-    };
+    tracing::info!(registry = registry.version, instance = home.instance(), workers = settings.workers, "starting");
+    let registries = registries(&config, &registry)?;
+    let workers = start(&config, &registries, &monitor, &stop)?;
+    wait(&workers, &monitor, &stop)?;
+    let ended: Vec<_> = workers.into_iter().map(JoinHandle::join).collect();
+    for ended in ended {
+        match ended {
+            Ok(ended) => drop(ended?),
+            Err(_) => return Err(Failure::new(Exit::Bug, "a worker panicked; its message is above")),
+        }
+    }
+    Ok(Exit::Done)
+}
+
+type Worker = JoinHandle<Result<Counters, EngineError>>;
+
+/// Starts the workers, each on a thread of its own. One that gives up ends the others: the process answers for all its
+/// tasks, or another one does.
+fn start(
+    config: &Config,
+    registries: &Registries,
+    monitor: &Arc<Monitor>,
+    stop: &Arc<AtomicBool>,
+) -> Result<Vec<Worker>, Failure> {
+    let mut workers = Vec::new();
+    for (number, watch) in (0..).zip(monitor.workers()) {
+        let config = Config { worker: number, watch: Arc::clone(watch), ..config.clone() };
+        let (registries, stop) = (registries.clone(), Arc::clone(stop));
+        let run = move || {
+            let ended = run_engine(config, registries, &stop, &mut |_| {});
+            if ended.is_err() {
+                stop.store(true, Ordering::Relaxed);
+            }
+            ended
+        };
+        let worker = thread::Builder::new().name(format!("worker-{number}")).spawn(run);
+        workers.push(worker.map_err(|error| Failure::new(Exit::TryAgain, format_args!("starting a thread: {error}")))?);
+    }
+    Ok(workers)
+}
+
+/// Waits until all workers have ended.
+fn wait(workers: &[Worker], monitor: &Monitor, stop: &AtomicBool) -> Result<(), Failure> {
     let mut stopping = None;
-    while !worker.is_finished() {
+    let mut tended = Instant::now();
+    while !workers.iter().all(JoinHandle::is_finished) {
         thread::sleep(LOOK_EVERY);
+        if tended.elapsed() >= TEND_EVERY {
+            tended = Instant::now();
+            monitor.tend(tended);
+        }
+        if workers.iter().any(JoinHandle::is_finished) {
+            stop.store(true, Ordering::Relaxed);
+        }
         if stop.load(Ordering::Relaxed) {
             let since = *stopping.get_or_insert_with(|| {
                 tracing::info!("stopping");
@@ -59,10 +110,47 @@ pub fn run(resolved: &Resolved) -> Result<Exit, Failure> {
             }
         }
     }
-    match worker.join() {
-        Ok(ended) => ended.map(|_| Exit::Done).map_err(Failure::from),
-        Err(_) => Err(Failure::new(Exit::Bug, "the worker panicked; its message is above")),
+    Ok(())
+}
+
+/// Versions from their topic. The folder's is pushed where the topic has never seen it; one that it has seen, and that is
+/// not active, was replaced by somebody: it stays so.
+fn registries(config: &Config, registry: &Registry) -> Result<Registries, Failure> {
+    preflight::check(config)?;
+    let versions = versions(config)?;
+    let active = versions.active().map(|version| version.hash.clone());
+    if versions.get(&registry.version).is_none() {
+        push(config, registry, "start of reflex run", &format!("reflex run {}", config.instance))?;
+        tracing::info!(version = registry.version, "the registry of this process is pushed");
+    } else if active.as_ref() != Some(&registry.version) {
+        tracing::warn!(
+            version = registry.version,
+            active,
+            "the registry of this process is not the active one, and stays so: `reflex registry push` activates it"
+        );
     }
+    Ok(Registries::in_band(config))
+}
+
+/// How long a worker may take: as the group sees it, and as long as the engine waits for a broker.
+fn bounds(settings: &Settings) -> Bounds {
+    let poll_ms = settings.kafka.0.get("max.poll.interval.ms").and_then(|text| text.parse().ok());
+    Bounds {
+        beat_max: poll_ms.map_or(Bounds::default().beat_max, Duration::from_millis),
+        wait_max: Duration::from_millis(settings.broker_outage_ms_max) + Duration::from_mins(1),
+        ..Bounds::default()
+    }
+}
+
+/// The HTTP service, where an address is set.
+fn serve(settings: &Settings, monitor: &Arc<Monitor>) -> Result<Option<Server>, Failure> {
+    if settings.http.is_empty() {
+        return Ok(None);
+    }
+    let limits = Limits { connections_max: settings.http_connections_max as usize, ..Limits::default() };
+    let bound = Bound::new(&settings.http, &settings.http_hosts, limits)?;
+    let operations = operations::routes(Arc::clone(monitor), Arc::clone(bound.served()));
+    Ok(Some(bound.serve([operations])?))
 }
 
 /// Set by SIGTERM or SIGINT; a second signal ends the process at once.
@@ -78,56 +166,4 @@ pub fn stop_flag() -> Result<Arc<AtomicBool>, Failure> {
             .map_err(|error| Failure::new(Exit::TryAgain, format_args!("waiting for signals: {error}")))?;
     }
     Ok(stop)
-}
-
-/// Brokers of the settings.
-pub fn cluster(settings: &Settings) -> Cluster {
-    Cluster { bootstrap_servers: settings.bootstrap_servers.clone(), properties: settings.kafka.0.clone() }
-}
-
-/// The engine's configuration.
-///
-/// # Errors
-/// Exit 66 or 78 for a schema of `[avro] schema_ids` that cannot be used.
-pub fn config(settings: &Settings, instance: &str) -> Result<Config, Failure> {
-    Ok(Config {
-        cluster: cluster(settings),
-        group: settings.group.clone(),
-        instance: instance.to_owned(),
-        topics: settings.topics.names(),
-        tenant: Some(settings.input.tenant.clone()).filter(|tenant| !tenant.is_empty()),
-        schemas: schemas(settings)?,
-        encoding: settings.encoding,
-        commit_interval: Duration::from_millis(settings.commit_interval_ms),
-        commit_gap_min: Duration::from_millis(settings.commit_gap_ms_min),
-        batch_events_max: settings.batch_events_max as usize,
-        broker_timeout: Duration::from_millis(settings.broker_timeout_ms),
-        outage_max: Duration::from_millis(settings.broker_outage_ms_max),
-        start_at_earliest: settings.start_at_earliest,
-        store: stores(settings),
-        check_topics: true,
-    })
-}
-
-/// Where local stores are; none: there are none.
-fn stores(settings: &Settings) -> Option<store::Settings> {
-    (settings.store != store::Kind::Memory).then(|| store::Settings {
-        kind: settings.store,
-        folder: Path::new(&settings.data_dir).join("store"),
-        age_max: Duration::from_millis(settings.store_age_ms_max),
-    })
-}
-
-/// The shipped schemas and those of `[avro] schema_ids`.
-fn schemas(settings: &Settings) -> Result<Schemas, Failure> {
-    let mut schemas = Schemas::default();
-    for (id, path) in &settings.avro.schema_ids {
-        let refuse = |exit, what: &dyn std::fmt::Display| {
-            Failure::new(exit, format_args!("avro.schema_ids.{id}: {path}: {what}"))
-        };
-        let number = id.parse().map_err(|_| refuse(Exit::Configuration, &"the id is not a whole number"))?;
-        let text = std::fs::read_to_string(path).map_err(|error| refuse(Exit::NoInput, &error))?;
-        schemas = schemas.with_id(number, &text).map_err(|error| refuse(Exit::Configuration, &error))?;
-    }
-    Ok(schemas)
 }

@@ -1,4 +1,4 @@
-//! `reflex topics plan | apply | check`: the topics as this release needs them.
+//! `reflex topics plan | apply | check | acls`: the topics as this release needs them, and who may do what with them.
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -7,12 +7,15 @@ use std::time::Duration;
 use clap::Subcommand;
 use serde_json::json;
 
+use crate::cli::engine_config::{cluster, config};
 use crate::cli::exit::{Exit, Failure};
 use crate::cli::failure::unwritable;
-use crate::cli::run::cluster;
 use crate::cli::settings::Resolved;
 use crate::cli::settings::model::Output;
+use crate::engine::acls::needed;
 use crate::engine::admin::{Admin, TopicFacts};
+use crate::engine::findings::{Finding, judge_cluster};
+use crate::engine::preflight;
 use crate::engine::topics::{Change, TopicSpec, apply, command_line, compare, wait_until_there, wanted};
 
 /// Partitions of new topics where nothing else is said and the events topic does not exist.
@@ -25,19 +28,26 @@ pub enum Verb {
     Plan(Args),
     /// Create what is missing, configure what differs. Again and again is fine.
     Apply(Args),
-    /// Exit 1 where something is missing or differs.
+    /// Exit 1 where something is missing or differs, or brokers are set up so that a guarantee would break.
     Check(Args),
+    /// Print the permissions that each principal needs, as lines for kafka-acls.sh.
+    Acls(AclArgs),
 }
 
-/// Arguments of all three.
+/// Arguments of `acls`.
+#[derive(Debug, clap::Args)]
+pub struct AclArgs {
+    /// What the names of users begin with: PREFIX-engine, PREFIX-operator, ...
+    #[arg(long, value_name = "PREFIX", default_value = "reflex")]
+    pub user_prefix: String,
+}
+
+/// Arguments of the other three.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// Partitions of every topic [default: those of the events topic where it exists, else 8]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=10_000))]
     pub partitions: Option<u16>,
-    /// One replica, for a single broker
-    #[arg(long)]
-    pub dev: bool,
 }
 
 struct Topic {
@@ -51,7 +61,10 @@ struct Topic {
 /// # Errors
 /// Exit 69 without a broker, 77 where the broker does not permit it.
 pub fn run(verb: &Verb, resolved: &Resolved, out: &mut dyn Write) -> Result<Exit, Failure> {
-    let (Verb::Plan(args) | Verb::Apply(args) | Verb::Check(args)) = verb;
+    let args = match verb {
+        Verb::Acls(args) => return acls(args, resolved, out),
+        Verb::Plan(args) | Verb::Apply(args) | Verb::Check(args) => args,
+    };
     let settings = &resolved.settings;
     let admin = Admin::new(&cluster(settings), Duration::from_millis(settings.broker_timeout_ms))?;
     let topics = look(args, resolved, &admin)?;
@@ -68,8 +81,44 @@ pub fn run(verb: &Verb, resolved: &Resolved, out: &mut dyn Write) -> Result<Exit
         let specs: Vec<&TopicSpec> = topics.iter().map(|topic| &topic.spec).collect();
         wait_until_there(&admin, &specs)?;
     }
-    show(verb, resolved, &topics, out).map_err(unwritable)?;
+    let findings = match verb {
+        Verb::Check(_) => look_at_cluster(resolved, &admin, &topics)?,
+        _ => Vec::new(),
+    };
+    left |= !findings.is_empty();
+    show(verb, resolved, &topics, &findings, out).map_err(unwritable)?;
     Ok(if left && !matches!(verb, Verb::Plan(_)) { Exit::Found } else { Exit::Done })
+}
+
+/// What of brokers, replicas and transactions would break a guarantee.
+fn look_at_cluster(resolved: &Resolved, admin: &Admin, topics: &[Topic]) -> Result<Vec<Finding>, Failure> {
+    let settings = &resolved.settings;
+    let names: Vec<String> = topics.iter().map(|topic| topic.spec.name.clone()).collect();
+    let (facts, hidden) = preflight::look(admin, &names)?;
+    for words in hidden {
+        eprintln!("not checked: {words}");
+    }
+    let mut findings = judge_cluster(&facts, settings.dev);
+    findings.extend(preflight::transactions(&config(settings, "check")?));
+    Ok(findings)
+}
+
+/// No broker is asked: the lists are those of the topics.
+fn acls(args: &AclArgs, resolved: &Resolved, out: &mut dyn Write) -> Result<Exit, Failure> {
+    let settings = &resolved.settings;
+    let all = needed(&settings.topics.names(), &settings.group);
+    let written = match settings.output {
+        Output::Table => all
+            .iter()
+            .try_for_each(|acl| writeln!(out, "{}", acl.command_line(&settings.bootstrap_servers, &args.user_prefix))),
+        Output::Json => {
+            let all: Vec<_> = all.iter().map(|acl| acl.json(&args.user_prefix)).collect();
+            serde_json::to_writer_pretty(&mut *out, &all).map_err(Into::into).and_then(|()| writeln!(out))
+        }
+        Output::Ndjson => all.iter().try_for_each(|acl| writeln!(out, "{}", acl.json(&args.user_prefix))),
+    };
+    written.map_err(unwritable)?;
+    Ok(Exit::Done)
 }
 
 fn look(args: &Args, resolved: &Resolved, admin: &Admin) -> Result<Vec<Topic>, Failure> {
@@ -78,7 +127,7 @@ fn look(args: &Args, resolved: &Resolved, admin: &Admin) -> Result<Vec<Topic>, F
     let mut found: BTreeMap<String, TopicFacts> = admin.topics(&all)?;
     let existing = found.get(&names.events).map(|facts| facts.partitions);
     let partitions = args.partitions.map(usize::from).or(existing).unwrap_or(PARTITIONS);
-    let specs = wanted(&names, partitions, args.dev);
+    let specs = wanted(&names, partitions, resolved.settings.dev);
     Ok(specs
         .into_iter()
         .map(|spec| {
@@ -89,11 +138,22 @@ fn look(args: &Args, resolved: &Resolved, admin: &Admin) -> Result<Vec<Topic>, F
         .collect())
 }
 
-fn show(verb: &Verb, resolved: &Resolved, topics: &[Topic], out: &mut dyn Write) -> std::io::Result<()> {
+fn show(
+    verb: &Verb,
+    resolved: &Resolved,
+    topics: &[Topic],
+    findings: &[Finding],
+    out: &mut dyn Write,
+) -> std::io::Result<()> {
     let servers = &resolved.settings.bootstrap_servers;
     let applied = |change: &Change| matches!(verb, Verb::Apply(_)) && change.is_applicable();
     if resolved.settings.output != Output::Table {
-        let all: Vec<_> = topics.iter().map(|topic| as_json(topic, servers, &applied)).collect();
+        let found = findings.iter().map(|finding| {
+            json!({
+                "place": finding.place, "finding": finding.words, "remedy": finding.remedy, "grave": finding.is_grave,
+            })
+        });
+        let all: Vec<_> = topics.iter().map(|topic| as_json(topic, servers, &applied)).chain(found).collect();
         return match resolved.settings.output {
             Output::Ndjson => all.iter().try_for_each(|topic| writeln!(out, "{topic}")),
             _ => serde_json::to_writer_pretty(&mut *out, &all).map_err(Into::into).and_then(|()| writeln!(out)),
@@ -109,6 +169,7 @@ fn show(verb: &Verb, resolved: &Resolved, topics: &[Topic], out: &mut dyn Write)
             writeln!(out, "{:width$}  {done}{change}", spec.name)?;
         }
     }
+    findings.iter().try_for_each(|finding| writeln!(out, "{finding}"))?;
     if matches!(verb, Verb::Plan(_)) {
         let lines: Vec<String> =
             topics.iter().filter_map(|topic| command_line(servers, &topic.spec, &topic.changes)).collect();

@@ -1,6 +1,7 @@
 //! What the cluster says about topics, and changes to them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::CString;
 use std::future::Future;
 use std::pin::pin;
 use std::sync::Arc;
@@ -13,10 +14,12 @@ use rdkafka::admin::{
 };
 use rdkafka::consumer::{BaseConsumer, Consumer};
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
+use rdkafka::metadata::MetadataBroker;
 
 use crate::engine::client::{Logs, admin, asking, create};
 use crate::engine::config::Cluster;
 use crate::engine::error::{EngineError, words};
+use crate::engine::native::describe::topic_ids;
 
 /// Configuration of a topic that differs from the broker's, or not, by name.
 pub type Configs = BTreeMap<String, String>;
@@ -26,8 +29,10 @@ pub type Configs = BTreeMap<String, String>;
 pub struct TopicFacts {
     /// Number of partitions.
     pub partitions: usize,
-    /// Replicas of the first partition.
+    /// Replicas of the partition that has the fewest.
     pub replication: usize,
+    /// Of those, how many are on brokers that are there now; of the partition that has the fewest.
+    pub alive: usize,
     /// Every configuration value in force.
     pub configs: Configs,
     /// Those set on the topic itself.
@@ -75,15 +80,25 @@ impl Admin {
     pub fn existing(&self, names: &[String]) -> Result<BTreeMap<String, TopicFacts>, EngineError> {
         let metadata = self.asking.fetch_metadata(None, self.timeout).map_err(|error| self.unreachable(&error))?;
         let mut topics = BTreeMap::new();
+        let brokers: BTreeSet<i32> = metadata.brokers().iter().map(MetadataBroker::id).collect();
         for topic in metadata.topics().iter().filter(|topic| names.iter().any(|name| name == topic.name())) {
-            let replication = topic.partitions().first().map_or(0, |partition| partition.replicas().len());
-            let facts = TopicFacts { partitions: topic.partitions().len(), replication, ..TopicFacts::default() };
+            let fewest = |count: &dyn Fn(&[i32]) -> usize| {
+                topic.partitions().iter().map(|partition| count(partition.replicas())).min().unwrap_or(0)
+            };
+            let replication = fewest(&|replicas| replicas.len());
+            let alive = fewest(&|replicas| replicas.iter().filter(|id| brokers.contains(id)).count());
+            let partitions = topic.partitions().len();
+            let facts = TopicFacts { partitions, replication, alive, ..TopicFacts::default() };
             topics.insert(topic.name().to_owned(), facts);
         }
         Ok(topics)
     }
 
-    fn describe(&self, topics: &mut BTreeMap<String, TopicFacts>) -> Result<(), EngineError> {
+    /// Fills in the configuration of these topics.
+    ///
+    /// # Errors
+    /// No broker answers, or it does not permit the question.
+    pub fn describe(&self, topics: &mut BTreeMap<String, TopicFacts>) -> Result<(), EngineError> {
         const DOING: &str = "describing topics";
         // One request a topic: the client drops the error of a single resource in an answer for several.
         for (name, facts) in topics {
@@ -105,6 +120,55 @@ impl Admin {
             }
         }
         Ok(())
+    }
+
+    /// Configuration in force of every broker that is there, by its id.
+    ///
+    /// # Errors
+    /// A broker does not answer, or does not permit the question.
+    pub fn brokers(&self) -> Result<BTreeMap<i32, Configs>, EngineError> {
+        const DOING: &str = "describing brokers";
+        let metadata = self.asking.fetch_metadata(None, self.timeout).map_err(|error| self.unreachable(&error))?;
+        let mut brokers = BTreeMap::new();
+        for id in metadata.brokers().iter().map(MetadataBroker::id) {
+            let wanted = [ResourceSpecifier::Broker(id)];
+            let described = block_on(self.changing.describe_configs(&wanted, &self.options()))
+                .map_err(|error| self.admin_error(DOING, &error))?;
+            let mut configs = Configs::new();
+            for resource in described {
+                let resource = resource.map_err(|code| self.admin_error(DOING, &KafkaError::AdminOp(code)))?;
+                if resource.entries.is_empty() {
+                    return Err(EngineError::NotPermitted(format!("{DOING}: broker {id}")));
+                }
+                configs.extend(resource.entries.into_iter().map(|entry| (entry.name, entry.value.unwrap_or_default())));
+            }
+            brokers.insert(id, configs);
+        }
+        Ok(brokers)
+    }
+
+    /// Ids of the named topics that exist, as Kafka prints them. A topic that is deleted and made again has another one.
+    ///
+    /// # Errors
+    /// No broker answers, or it does not permit the question.
+    pub fn topic_ids(&self, names: &[&str]) -> Result<BTreeMap<String, String>, EngineError> {
+        const DOING: &str = "asking for ids of topics";
+        // A name with a zero in it is no topic's.
+        let names: Vec<CString> = names.iter().filter_map(|name| CString::new(*name).ok()).collect();
+        if names.is_empty() {
+            return Ok(BTreeMap::new());
+        }
+        let identified =
+            topic_ids(self.changing.inner(), &names, self.timeout).map_err(|error| self.admin_error(DOING, &error))?;
+        let mut ids = BTreeMap::new();
+        for (name, id) in identified {
+            match id {
+                Ok(id) => drop(ids.insert(name, id)),
+                Err(RDKafkaErrorCode::UnknownTopicOrPartition | RDKafkaErrorCode::UnknownTopic) => {}
+                Err(code) => return Err(self.topic_error(DOING, &name, code)),
+            }
+        }
+        Ok(ids)
     }
 
     /// Creates a topic.

@@ -11,16 +11,21 @@ use rdkafka::error::KafkaError;
 use rdkafka::types::RDKafkaRespErr;
 use rdkafka::{ClientContext, Offset, TopicPartitionList};
 
-use crate::engine::batch::Input;
 use crate::engine::client::Logs;
+use crate::engine::config::Config;
 use crate::engine::error::{EngineError, words};
 use crate::engine::native::inbox::Inbox;
 use crate::engine::patience::Patience;
+use crate::engine::place::Input;
+use crate::engine::release::{HIDDEN_MAX, release};
+use crate::engine::watch::Watch;
 
 /// One call for committed offsets may take this long.
 const COMMITTED_TIMEOUT: Duration = Duration::from_secs(5);
 /// Committed offsets may be hidden behind the open transaction of a dead process for this long; over: the engine ends.
 const COMMITTED_PATIENCE: Duration = Duration::from_secs(40);
+
+const READING_OFFSETS: &str = "reading committed offsets";
 
 /// What the group decided.
 #[derive(Debug)]
@@ -39,9 +44,15 @@ pub enum Rebalance {
 pub struct Group {
     queue: Mutex<VecDeque<Rebalance>>,
     closing: AtomicBool,
+    watch: Arc<Watch>,
 }
 
 impl Group {
+    /// Hands what the client tells of itself to this watch.
+    pub fn watched(watch: &Arc<Watch>) -> Self {
+        Self { watch: Arc::clone(watch), ..Self::default() }
+    }
+
     /// The next rebalance to act on.
     pub fn next(&self) -> Option<Rebalance> {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner).pop_front()
@@ -66,6 +77,10 @@ impl ClientContext for Group {
     fn error(&self, error: KafkaError, reason: &str) {
         Logs.error(error, reason);
     }
+
+    fn stats_raw(&self, statistics: &[u8]) {
+        self.watch.told(statistics);
+    }
 }
 
 impl ConsumerContext for Group {
@@ -86,7 +101,7 @@ impl ConsumerContext for Group {
     }
 }
 
-/// Committed offsets of the partitions owned; none: nothing was ever committed.
+/// Inputs with where they go on; none: nothing was ever committed, they begin at the earliest offset.
 pub type Committed = BTreeMap<Input, Option<i64>>;
 
 /// Takes partitions over: from their committed offsets, or, where the group never committed, from the earliest.
@@ -95,42 +110,77 @@ pub type Committed = BTreeMap<Input, Option<i64>>;
 ///
 /// Gives none where the member has been fenced in the meantime: the next poll tells.
 pub fn assign(
+    config: &Config,
     inbox: &Inbox<Group>,
     wanted: &TopicPartitionList,
     names: &[Arc<str>],
     stop: &Arc<AtomicBool>,
 ) -> Result<Option<Committed>, EngineError> {
-    const DOING: &str = "reading committed offsets";
     let consumer = inbox.consumer();
     let patience = Patience::new(COMMITTED_PATIENCE, stop);
+    let mut timeout = HIDDEN_MAX;
     let found = loop {
-        match consumer.committed_offsets(wanted.clone(), COMMITTED_TIMEOUT) {
+        match consumer.committed_offsets(wanted.clone(), timeout) {
             Ok(found) => break found,
             Err(_) if consumer.client().fatal_error().is_some() => return Ok(None),
-            Err(error) => patience.pause(DOING, &words(&error))?,
+            Err(error) => {
+                // A transaction of somebody who is gone may hide them.
+                release(config, &inputs(wanted, names).map(Input::task).collect())?;
+                timeout = COMMITTED_TIMEOUT;
+                patience.pause(READING_OFFSETS, &words(&error))?;
+            }
         }
     };
     let mut committed = Committed::new();
-    let mut start = TopicPartitionList::new();
     for element in found.elements() {
-        element.error().map_err(|error| EngineError::kafka(DOING, &error))?;
+        element.error().map_err(|error| EngineError::kafka(READING_OFFSETS, &error))?;
         let Some(topic) = names.iter().position(|name| &**name == element.topic()) else { continue };
-        let (offset, at) = match element.offset() {
-            Offset::Offset(offset) => (Some(offset), Offset::Offset(offset)),
-            _ => (None, Offset::Beginning),
+        let offset = match element.offset() {
+            Offset::Offset(offset) => Some(offset),
+            _ => None,
         };
-        start
-            .add_partition_offset(element.topic(), element.partition(), at)
-            .map_err(|error| EngineError::kafka("assigning", &error))?;
         committed.insert(Input { topic, partition: element.partition() }, offset);
     }
-    inbox.forward(&start).map_err(|error| EngineError::kafka("assigning", &error))?;
-    consumer.assign(&start).map_err(|error| EngineError::kafka("assigning", &error))?;
-    let owned = consumer.assignment().map_err(|error| EngineError::kafka("assigning", &error))?;
-    if owned.count() == start.count() {
-        consumer.pause(&owned).map_err(|error| EngineError::kafka("pausing", &error))?;
-        Ok(Some(committed))
-    } else {
-        Err(EngineError::Kafka { doing: "assigning", words: "the client holds other partitions than assigned".into() })
+    start(inbox, &committed, names)?;
+    Ok(Some(committed))
+}
+
+fn inputs(list: &TopicPartitionList, names: &[Arc<str>]) -> impl Iterator<Item = Input> {
+    list.elements().into_iter().filter_map(|element| {
+        let topic = names.iter().position(|name| &**name == element.topic())?;
+        Some(Input { topic, partition: element.partition() })
+    })
+}
+
+/// Makes these the partitions of the client, each at its place and paused. What it had fetched before is gone.
+pub fn start(inbox: &Inbox<Group>, places: &Committed, names: &[Arc<str>]) -> Result<(), EngineError> {
+    const DOING: &str = "assigning";
+    let consumer = inbox.consumer();
+    let failed = |error| EngineError::kafka(DOING, &error);
+    let mut list = TopicPartitionList::new();
+    for (input, place) in places {
+        let at = place.map_or(Offset::Beginning, Offset::Offset);
+        list.add_partition_offset(&names[input.topic], input.partition, at).map_err(failed)?;
     }
+    inbox.forward(&list).map_err(failed)?;
+    consumer.assign(&list).map_err(failed)?;
+    let owned = consumer.assignment().map_err(failed)?;
+    if owned.count() != list.count() {
+        let words = "the client holds other partitions than assigned".into();
+        return Err(EngineError::Kafka { doing: DOING, words });
+    }
+    consumer.pause(&owned).map_err(|error| EngineError::kafka("pausing", &error))
+}
+
+/// Lets these inputs be read.
+pub fn resume(
+    inbox: &Inbox<Group>,
+    inputs: impl IntoIterator<Item = Input>,
+    names: &[Arc<str>],
+) -> Result<(), EngineError> {
+    let mut list = TopicPartitionList::new();
+    for input in inputs {
+        list.add_partition(&names[input.topic], input.partition);
+    }
+    inbox.consumer().resume(&list).map_err(|error| EngineError::kafka("resuming", &error))
 }

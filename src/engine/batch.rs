@@ -1,4 +1,5 @@
-//! What the next transaction holds: records to publish and the offsets they answer for, kept until committed.
+//! What a task has ready for its next transaction, and a transaction of several tasks: records to publish and the
+//! offsets they answer for, kept until committed.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -6,11 +7,8 @@ use std::time::Instant;
 
 use rdkafka::message::OwnedHeaders;
 
-use crate::engine::config::Config;
-
-/// Most records of one transaction; over: committed at once. With the largest message this bounds the memory of a
-/// batch; typical records have 1 KiB.
-pub const BATCH_OUTPUTS_MAX: usize = 10_000;
+use crate::engine::place::{Input, TaskId};
+use crate::engine::tape::Recorder;
 
 /// One record to publish. It is kept until its transaction is committed, to be sent again after an abort.
 #[derive(Clone, Debug)]
@@ -27,23 +25,6 @@ pub struct Publication {
     pub headers: Option<OwnedHeaders>,
 }
 
-/// One input partition. By number: every record looks it up.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Input {
-    /// Which input: 0 events, 1 commands.
-    pub topic: usize,
-    /// Its partition.
-    pub partition: i32,
-}
-
-impl Input {
-    /// The events of a task.
-    #[must_use]
-    pub fn events(partition: i32) -> Self {
-        Self { topic: 0, partition }
-    }
-}
-
 /// How far a transaction takes an input partition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Span {
@@ -51,29 +32,35 @@ pub struct Span {
     pub previous: Option<i64>,
     /// Committed by this transaction: the next offset to read.
     pub next: i64,
+    /// Number of the transaction of its task: it goes into the metadata of the offset, and tells a transaction that
+    /// moved no offset from one that was never committed.
+    pub seq: u64,
 }
 
-/// The next transaction.
+/// What a task has ready.
 #[derive(Debug, Default)]
 pub struct Batch {
     /// Records, in order.
     pub publications: Vec<Publication>,
-    /// How many of them are entries of state.
-    pub state_entries: usize,
-    /// Offsets by input partition.
-    pub spans: BTreeMap<Input, Span>,
+    /// The next offset to read, by slot of the input; none: nothing was taken from it.
+    pub next: [Option<i64>; 2],
     /// Inputs taken.
     pub inputs: usize,
     /// Whether a runtime waits for it.
     pub urgent: bool,
-    opened: Option<Instant>,
+    /// The last of them.
+    pub last: Option<(Input, i64)>,
+    /// When the first thing was put in.
+    pub opened: Option<Instant>,
+    /// What was taken when.
+    pub recorder: Recorder,
 }
 
 impl Batch {
     /// Whether there is nothing to commit.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.spans.is_empty() && self.publications.is_empty()
+        self.opened.is_none()
     }
 
     /// Notes that something was put in at `now`.
@@ -82,69 +69,62 @@ impl Batch {
     }
 
     /// Notes an input that was taken: its offset is the transaction's from now on.
-    pub fn consumed(&mut self, input: Input, offset: i64, previous: Option<i64>) {
+    pub fn consumed(&mut self, input: Input, offset: i64) {
         self.inputs += 1;
-        self.spans.entry(input).or_insert(Span { previous, next: 0 }).next = offset + 1;
-    }
-
-    /// Whether it must not grow any more.
-    #[must_use]
-    pub fn is_full(&self, config: &Config) -> bool {
-        self.inputs >= config.batch_events_max || self.publications.len() >= BATCH_OUTPUTS_MAX
-    }
-
-    /// Notes a partition whose task changed without an input: its offset is sent as it is, so that a process that no
-    /// longer owns the task cannot commit.
-    pub fn standing(&mut self, input: Input, offset: i64) {
-        self.spans.entry(input).or_insert(Span { previous: Some(offset), next: offset });
-    }
-
-    /// When it is to be committed, given when the next commit may begin at the earliest; none while it is empty.
-    #[must_use]
-    pub fn due(&self, config: &Config, not_before: Instant) -> Option<Instant> {
-        if self.is_empty() {
-            return None;
-        }
-        let opened = self.opened.unwrap_or(not_before);
-        let wanted = if self.urgent || self.is_full(config) { opened } else { opened + config.commit_interval };
-        Some(wanted.max(not_before))
-    }
-
-    /// Empties it, keeping the memory.
-    pub fn clear(&mut self) {
-        self.publications.clear();
-        self.state_entries = 0;
-        self.spans.clear();
-        self.inputs = 0;
-        self.urgent = false;
-        self.opened = None;
+        self.next[input.role().slot()] = Some(offset + 1);
+        self.last = Some((input, offset));
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
+/// What a task puts into a transaction.
+#[derive(Debug)]
+pub struct Share {
+    /// The task.
+    pub task: TaskId,
+    /// Records of its stage, dead letters included: how many.
+    pub outputs: usize,
+    /// Entries of its state: how many.
+    pub state_entries: usize,
+    /// Inputs taken.
+    pub inputs: usize,
+    /// The last of them.
+    pub last: Option<(Input, i64)>,
+}
 
-    #[test]
-    fn urgent_and_full_batches_are_due_at_once_others_after_the_interval() {
-        let config = Config { batch_events_max: 3, ..Config::default() };
-        let start = Instant::now();
-        let mut batch = Batch::default();
-        assert_eq!(batch.due(&config, start), None);
-        let input = Input { topic: 0, partition: 0 };
-        batch.touch(start);
-        batch.consumed(input, 7, None);
-        assert_eq!(batch.due(&config, start), Some(start + config.commit_interval));
-        batch.urgent = true;
-        assert_eq!(batch.due(&config, start), Some(start));
-        batch.urgent = false;
-        batch.consumed(input, 8, None);
-        batch.consumed(input, 9, None);
-        assert_eq!(batch.due(&config, start), Some(start));
-        assert_eq!(batch.spans[&input], Span { previous: None, next: 10 });
-        batch.standing(input, 3);
-        assert_eq!(batch.spans[&input].next, 10);
-        batch.clear();
-        assert!(batch.is_empty());
+/// One transaction: closed, to be committed as it is or dropped.
+#[derive(Debug, Default)]
+pub struct Transaction {
+    /// What each task puts in.
+    pub shares: Vec<Share>,
+    /// Records, in order.
+    pub publications: Vec<Publication>,
+    /// Offsets by input partition.
+    pub spans: BTreeMap<Input, Span>,
+}
+
+impl Transaction {
+    /// Inputs it answers for.
+    #[must_use]
+    pub fn inputs(&self) -> usize {
+        self.shares.iter().map(|share| share.inputs).sum()
+    }
+
+    /// Its input, where it has a single one.
+    #[must_use]
+    pub fn only_input(&self) -> Option<(Input, i64)> {
+        let single = self.inputs() == 1;
+        self.shares.iter().find_map(|share| share.last).filter(|_| single)
+    }
+
+    /// Records of the stages in it.
+    #[must_use]
+    pub fn outputs(&self) -> usize {
+        self.shares.iter().map(|share| share.outputs).sum()
+    }
+
+    /// Entries of state in it.
+    #[must_use]
+    pub fn state_entries(&self) -> usize {
+        self.shares.iter().map(|share| share.state_entries).sum()
     }
 }

@@ -1,4 +1,4 @@
-//! State of tasks, from local stores and the changelog: read in slices, so that the worker can poll its group between two.
+//! State of tasks, from local stores and changelogs: read in slices, so that the worker can poll its group between two.
 //!
 //! What a local store gives is checked already (`store`); the changelog is then read from where the store ends. Where the
 //! changelog does not fit to it, the store is set aside and the changelog read whole.
@@ -9,7 +9,7 @@
 //!
 //! Invariant: a task never begins before the position of its reader is at that end (`tests/kafka/durable.rs`).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::thread;
@@ -20,17 +20,20 @@ use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use rdkafka::{Message, Offset, TopicPartitionList};
 
 use crate::engine::assignment::Committed;
-use crate::engine::batch::Input;
+use crate::engine::catalogue::Registries;
 use crate::engine::client::{Logs, create, ends, reader};
 use crate::engine::config::Config;
 use crate::engine::error::{EngineError, words};
-use crate::engine::part::{Part, Start, start};
+use crate::engine::part::{Part, Settled, Start, start};
 use crate::engine::patience::Patience;
+use crate::engine::place::{Role, StageName, TaskId};
+use crate::engine::release::release;
+use crate::engine::restore::TaskRestore;
 use crate::engine::store::hands::Stores;
 use crate::engine::store::keeper::{Keeper, Mark};
 use crate::engine::store::loading::{Empty, Loading};
-use crate::registry::Registry;
-use crate::session::{Restore, Session};
+use crate::engine::tape::Progress;
+use crate::engine::task::Task;
 
 /// Longest slice: heartbeats go on by themselves, but a rebalance is noticed this late.
 const SLICE_MAX: Duration = Duration::from_millis(200);
@@ -44,29 +47,18 @@ const STALL: Duration = Duration::from_millis(500);
 const TELL_EVERY: Duration = Duration::from_secs(5);
 const READING: &str = "reading the changelog";
 
-/// Tasks that can begin.
-pub struct Restored {
-    /// Where their inputs go on.
-    pub committed: Committed,
-    /// Their state, by partition.
-    pub sessions: BTreeMap<i32, Session>,
-}
-
 /// Tasks on their way from the changelog.
 pub struct Restoring {
-    topic: String,
-    group: String,
-    start_at_earliest: bool,
-    stall_max: Duration,
+    config: Config,
     /// There until dropped.
     reader: Option<BaseConsumer<Logs>>,
     ends: BaseConsumer<Logs>,
     asking: Patience,
     committed: Committed,
-    parts: BTreeMap<i32, Part>,
+    parts: BTreeMap<TaskId, Part>,
     keeper: Option<Arc<Keeper>>,
     /// While local stores are being loaded.
-    loading: Option<Loading<Restore>>,
+    loading: Option<Loading<TaskRestore>>,
     is_reading: bool,
     begun: Instant,
     progressed: Instant,
@@ -74,32 +66,30 @@ pub struct Restoring {
 }
 
 impl Restoring {
-    /// Begins with the tasks of these inputs; no changelog is read yet.
+    /// Begins with the tasks of these inputs; nothing is read yet.
     pub fn begin(
         config: &Config,
-        registry: &Arc<Registry>,
+        registries: &Registries,
         committed: Committed,
         stores: &Stores,
         stop: &Arc<AtomicBool>,
     ) -> Result<Self, EngineError> {
         let mut parts = BTreeMap::new();
-        for Input { partition, .. } in committed.keys() {
-            if let Some(task) = stores.task(0, *partition) {
-                parts.entry(*partition).or_insert_with(|| Part::new(task, registry));
-            }
+        for input in committed.keys() {
+            let id = input.task();
+            parts.entry(id).or_insert_with(|| Part::new(id, stores.task(id), registries));
         }
         let keeper = stores.keeper().cloned();
         let loading = keeper.as_ref().map(|keeper| {
-            let (tasks, registry) = (parts.values().map(|part| part.task.clone()).collect(), Arc::clone(registry));
-            let empty: Empty<Restore> = Arc::new(move |task| Restore::new(&task.to_string(), Arc::clone(&registry)));
+            let ids: BTreeMap<String, TaskId> = parts.keys().map(|id| (id.to_string(), *id)).collect();
+            let (tasks, registries) = (parts.values().map(|part| part.task.clone()).collect(), registries.clone());
+            let empty: Empty<TaskRestore> =
+                Arc::new(move |task| TaskRestore::new(ids[&task.to_string()], &task.topic, &registries));
             Loading::begin(keeper, tasks, &empty)
         });
         let now = Instant::now();
         Ok(Self {
-            topic: config.topics.state_session.clone(),
-            group: config.group.clone(),
-            start_at_earliest: config.start_at_earliest,
-            stall_max: config.outage_max,
+            config: config.clone(),
             reader: Some(create(&reader(config), Logs)?),
             ends: create(&ends(config), Logs)?,
             asking: Patience::new(config.outage_max, stop),
@@ -112,6 +102,11 @@ impl Restoring {
             progressed: now,
             told: now,
         })
+    }
+
+    /// Tasks, entries read for them so far, and since when.
+    pub fn progress(&self) -> (usize, u64, Instant) {
+        (self.parts.len(), self.parts.values().map(|part| part.entries).sum(), self.begun)
     }
 
     /// Goes on for a moment; whether everything is there.
@@ -133,7 +128,7 @@ impl Restoring {
         let until = Instant::now() + SLICE_MAX;
         while !loading.is_done() && Instant::now() < until {
             if let Some((task, Some(loaded))) = loading.next(POLL_MAX)
-                && let Some(part) = self.parts.get_mut(&task.partition)
+                && let Some(part) = self.parts.values_mut().find(|part| part.task == task)
             {
                 part.loaded(loaded);
             }
@@ -151,7 +146,7 @@ impl Restoring {
         for part in self.parts.values_mut() {
             if let Err(error) = part.settle() {
                 if !part.is_stored() {
-                    return Err(part.unusable(&error.to_string()));
+                    return Err(error);
                 }
                 doubt(self.keeper.as_deref(), part, &error.to_string());
                 (is_settled, self.is_reading) = (false, false);
@@ -168,15 +163,13 @@ impl Restoring {
         }
         let started = Instant::now();
         let mut wanted = TopicPartitionList::new();
-        for (partition, part) in &mut self.parts {
+        for (TaskId { partition, .. }, part) in &mut self.parts {
             if part.bounds.is_none() {
-                match self.ends.fetch_watermarks(&self.topic, *partition, END_TIMEOUT) {
+                match self.ends.fetch_watermarks(&part.task.topic, *partition, END_TIMEOUT) {
                     Ok((first, end)) => {
                         if !part.bounded(first, end) {
-                            let words = format!(
-                                "the changelog has offsets {first} to {end}, the store ends at {}",
-                                part.from()
-                            );
+                            let ends = part.from();
+                            let words = format!("the changelog has offsets {first} to {end}, the store ends at {ends}");
                             doubt(self.keeper.as_deref(), part, &words);
                         }
                     }
@@ -188,7 +181,7 @@ impl Restoring {
             }
             if !part.done {
                 wanted
-                    .add_partition_offset(&self.topic, *partition, Offset::Offset(part.from()))
+                    .add_partition_offset(&part.task.topic, *partition, Offset::Offset(part.from()))
                     .map_err(|error| EngineError::kafka(DOING, &error))?;
             }
             if started.elapsed() > SLICE_MAX {
@@ -211,9 +204,11 @@ impl Restoring {
             match reader.poll(POLL_MAX) {
                 None => return Ok(()),
                 Some(Ok(message)) => {
-                    let Some(part) = self.parts.get_mut(&message.partition()).filter(|part| !part.done) else {
-                        continue;
-                    };
+                    let states = self.config.topics.states();
+                    let stage = StageName::ALL.into_iter().find(|stage| states[*stage as usize] == message.topic());
+                    let task = stage.map(|stage| TaskId { stage, partition: message.partition() });
+                    let part = task.and_then(|task| self.parts.get_mut(&task)).filter(|part| !part.done);
+                    let Some(part) = part else { continue };
                     self.progressed = Instant::now();
                     if let Err(error) = part.apply(message.key().unwrap_or_default(), message.payload()) {
                         let words = format!("at offset {}: {error}", message.offset());
@@ -225,7 +220,7 @@ impl Restoring {
                         return Ok(());
                     }
                 }
-                Some(Err(error)) => return judge(&error, &self.topic),
+                Some(Err(error)) => return judge(&error, &self.config.topics.states().join(" or ")),
             }
         }
         Ok(())
@@ -235,8 +230,8 @@ impl Restoring {
     fn look(&mut self) -> Result<(), EngineError> {
         let Some(reader) = &self.reader else { return Ok(()) };
         let positions = reader.position().map_err(|error| EngineError::kafka(READING, &error))?;
-        for (partition, part) in self.parts.iter_mut().filter(|(_, part)| !part.done) {
-            let position = positions.find_partition(&self.topic, *partition).map(|element| element.offset());
+        for (TaskId { partition, .. }, part) in self.parts.iter_mut().filter(|(_, part)| !part.done) {
+            let position = positions.find_partition(&part.task.topic, *partition).map(|element| element.offset());
             let Some(Offset::Offset(position)) = position else { continue };
             if part.end().is_some_and(|end| position >= end) {
                 part.done = true;
@@ -249,9 +244,9 @@ impl Restoring {
     /// Says how far it is, or what it waits for.
     fn tell(&mut self) -> Result<(), EngineError> {
         let stalled = self.progressed.elapsed();
-        if stalled >= self.stall_max {
-            let seconds = self.stall_max.as_secs();
-            return Err(EngineError::Outage(format!("restoring from {}: nothing came for {seconds} s", self.topic)));
+        if stalled >= self.config.outage_max {
+            let seconds = self.config.outage_max.as_secs();
+            return Err(EngineError::Outage(format!("restoring state: nothing came for {seconds} s")));
         }
         let is_stalled = stalled >= STALL;
         let is_news = is_stalled && self.told <= self.progressed;
@@ -266,57 +261,66 @@ impl Restoring {
             return Ok(());
         }
         let Some(reader) = &self.reader else { return Ok(()) };
-        for (partition, part) in self.parts.iter().filter(|(_, part)| !part.done) {
+        let mut hidden = BTreeSet::new();
+        for (TaskId { partition, .. }, part) in self.parts.iter().filter(|(_, part)| !part.done) {
             // As a reader of committed records sees it, the end is the first open transaction.
-            let stable = reader.fetch_watermarks(&self.topic, *partition, END_TIMEOUT).map(|(_, stable)| stable);
+            let stable = reader.fetch_watermarks(&part.task.topic, *partition, END_TIMEOUT).map(|(_, stable)| stable);
             match (stable, part.end()) {
-                (Ok(stable), Some(end)) if stable < end => tracing::warn!(
-                    task = %part.task,
-                    stable,
-                    end,
-                    "restoring state: waiting for the end of the open transaction of another process; the broker \
-                     aborts it within 20 s"
-                ),
+                (Ok(stable), Some(end)) if stable < end => {
+                    tracing::warn!(
+                        task = %part.task,
+                        stable,
+                        end,
+                        "restoring state: waiting for the end of the open transaction of another process"
+                    );
+                    hidden.insert(part.id);
+                }
                 (Ok(_), _) => tracing::info!(task = %part.task, "restoring state: waiting for records"),
                 (Err(error), _) => {
                     tracing::warn!(task = %part.task, error = %words(&error), "restoring state: waiting for a broker");
                 }
             }
         }
+        if !hidden.is_empty() {
+            release(&self.config, &hidden)?;
+        }
         Ok(())
     }
 
     /// The tasks, or why they must not begin.
-    pub fn finish(mut self) -> Result<Restored, EngineError> {
-        let mut sessions = BTreeMap::new();
-        for (partition, mut part) in std::mem::take(&mut self.parts) {
-            let (task, entries) = (part.task.to_string(), part.entries);
-            let known = self.committed.iter().any(|(input, offset)| input.partition == partition && offset.is_some());
-            match start(entries, known, self.start_at_earliest) {
+    pub fn finish(mut self) -> Result<Vec<Task>, EngineError> {
+        let mut tasks = Vec::new();
+        for (task, mut part) in std::mem::take(&mut self.parts) {
+            let (id, entries, end) = (task, part.entries, part.end());
+            let committed = Role::ALL.map(|role| self.committed.get(&id.input(role)).copied().flatten());
+            let known = committed.iter().any(Option::is_some);
+            match start(entries, known, self.config.start_at_earliest) {
                 Start::GoOn => {}
-                Start::Anew if entries == 0 => tracing::info!(task, "a new task: begins at the earliest offset"),
-                Start::Anew => tracing::warn!(task, "no offsets: begins at the earliest offset, with its state"),
+                Start::Anew if entries == 0 => tracing::info!(%task, "a new task: begins at the earliest offset"),
+                Start::Anew => tracing::warn!(%task, "no offsets: begins at the earliest offset, with its state"),
                 Start::Stateless => tracing::warn!(
-                    task,
+                    %task,
                     "offsets are committed, but there is no state (a release before this one kept none): begins empty"
                 ),
-                Start::Refused => return Err(EngineError::OffsetLost(self.refusal(&task))),
+                Start::Refused => return Err(EngineError::OffsetLost(self.refusal(task, &part.task.topic))),
             }
-            let Some(session) = part.session() else { return Err(part.unusable("restored too early")) };
-            let state_hash = session.state_hash();
-            tracing::debug!(entries, "restored {task} with state hash {state_hash:032x}");
-            if let Some((keeper, changelog_next)) = self.keeper.as_ref().zip(part.end()) {
-                keeper.committed(&part.task, Mark { changelog_next, state_hash });
+            let Some(Settled { core, progress, entries_hash }) = part.settled() else {
+                return Err(part.unusable("restored too early"));
+            };
+            if let Some((keeper, changelog_next)) = self.keeper.as_ref().zip(end) {
+                keeper.committed(&part.task, Mark { changelog_next, state_hash: entries_hash });
             }
-            sessions.insert(partition, session);
+            tracing::debug!(entries, "restored {task} with state hash {:032x}", core.state_hash());
+            let incarnation = progress.as_ref().map_or(0, |progress| progress.incarnation + 1);
+            let progress = Progress { incarnation, ..progress.unwrap_or_default() };
+            tasks.push(Task::new(id, core, progress, committed, end.unwrap_or(0)));
         }
-        let (tasks, committed) = (sessions.len(), std::mem::take(&mut self.committed));
-        tracing::info!(tasks, seconds = self.begun.elapsed().as_secs_f64(), "state restored");
-        Ok(Restored { committed, sessions })
+        tracing::info!(tasks = tasks.len(), seconds = self.begun.elapsed().as_secs_f64(), "state restored");
+        Ok(tasks)
     }
 
-    fn refusal(&self, task: &str) -> String {
-        let Self { topic, group, .. } = self;
+    fn refusal(&self, task: TaskId, topic: &str) -> String {
+        let group = &self.config.group;
         format!(
             "{task} has state on {topic}, but group {group} has no offsets: they expired or were deleted, and where to go \
              on is not known. Either reset the group's offsets to where it is to go on (kafka-consumer-groups.sh \
@@ -338,7 +342,7 @@ impl Drop for Restoring {
 
 /// What a local store gave does not fit to the changelog: it is set aside, and the changelog is read whole.
 fn doubt(keeper: Option<&Keeper>, part: &mut Part, why: &str) {
-    tracing::warn!(task = %part.task, why, "the local store is set aside; the state comes from the changelog");
+    tracing::warn!(task = %part.id, why, "the local store is set aside; the state comes from the changelog");
     part.forget();
     if let Some(keeper) = keeper {
         keeper.doubt(&part.task);

@@ -90,6 +90,15 @@ impl Seen {
         )
     }
 
+    /// Whether a broker does not take a record as it is.
+    #[must_use]
+    pub fn is_refusal(self) -> bool {
+        matches!(
+            self.code,
+            Code::MessageSizeTooLarge | Code::InvalidMessage | Code::InvalidRecord | Code::PolicyViolation
+        )
+    }
+
     fn ends_the_producer(self) -> bool {
         self.fatal || self.is_fencing() || matches!(self.code, Code::State | Code::InvalidTransactionalState)
     }

@@ -48,7 +48,7 @@ pub const PINNED: &[(&str, &str)] = &[
     ("check.crcs", "damaged batches must not reach the stages"),
     ("allow.auto.create.topics", "a topic made by accident has the wrong partitions; `reflex topics apply` makes them"),
     ("enable.partition.eof", "the engine does not expect these events"),
-    ("statistics.interval.ms", "nobody would read them"),
+    ("statistics.interval.ms", "lag is taken from them once a second"),
     ("bootstrap.servers", OWN_SETTING),
     ("metadata.broker.list", OWN_SETTING),
 ];
@@ -153,6 +153,8 @@ pub fn consumer(config: &Config) -> ClientConfig {
         .set("auto.offset.reset", "error")
         .set("isolation.level", "read_committed")
         .set("enable.partition.eof", "false")
+        // Lag comes from here.
+        .set("statistics.interval.ms", "1000")
         .set("check.crcs", "true");
     client
 }

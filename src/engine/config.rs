@@ -2,9 +2,11 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::engine::store;
+use crate::engine::watch::Watch;
 use crate::record::codec::Schemas;
 use crate::record::topic::{
     COMMANDS, DEAD_LETTER_SUFFIX, EVENTS, FLEET, REGISTRY, SESSION_COMMANDS, STATE_FLEET, STATE_SESSION, TAPE_FLEET,
@@ -113,27 +115,34 @@ impl TopicNames {
             Topic::Overrides => &self.overrides,
             Topic::Escalations => &self.escalations,
             Topic::Audit => &self.audit,
+            Topic::Fleet => &self.fleet,
         }
     }
 
-    /// The inputs, events first.
+    /// The inputs: of the session stage, of the fleet stage, each with its commands behind.
     #[must_use]
-    pub fn inputs(&self) -> [&str; 2] {
-        [&self.events, &self.session_commands]
+    pub fn inputs(&self) -> [&str; 4] {
+        [&self.events, &self.session_commands, &self.fleet, &self.commands]
     }
 
     /// The changelogs, by stage.
     #[must_use]
-    pub fn changelogs(&self) -> Vec<String> {
-        vec![self.state_session.clone(), self.state_fleet.clone()]
+    pub fn states(&self) -> [&str; 2] {
+        [&self.state_session, &self.state_fleet]
+    }
+
+    /// The tapes, by stage.
+    #[must_use]
+    pub fn tapes(&self) -> [&str; 2] {
+        [&self.tape_session, &self.tape_fleet]
     }
 
     /// Everything that is written to.
     #[must_use]
     pub fn outputs(&self) -> Vec<String> {
+        let own = self.states().into_iter().chain(self.tapes()).map(str::to_owned);
         let dead_letters = self.inputs().map(dead_letters_of);
-        let state = [self.state_session.clone()];
-        Topic::ALL.iter().map(|topic| self.of(*topic).to_owned()).chain(state).chain(dead_letters).collect()
+        Topic::ALL.iter().map(|topic| self.of(*topic).to_owned()).chain(own).chain(dead_letters).collect()
     }
 }
 
@@ -163,6 +172,8 @@ pub struct Config {
     pub group: String,
     /// Name of this process within the group, the same after a restart.
     pub instance: String,
+    /// Number of this worker within the process, from 0.
+    pub worker: u32,
     /// Names of the topics.
     pub topics: TopicNames,
     /// The only tenant this events topic belongs to; an event of another, or of none, is a dead letter.
@@ -183,11 +194,15 @@ pub struct Config {
     pub outage_max: Duration,
     /// Whether a task that has state, but whose group has no offsets, begins at the earliest offset. Else it refuses.
     pub start_at_earliest: bool,
+    /// Whether one copy of everything is enough: a single broker, to try things on.
+    pub dev: bool,
     /// Local stores of state; none: state comes from changelogs only.
     pub store: Option<store::Settings>,
     /// Whether topics are looked at first (existence, `LogAppendTime`, equal partition counts). Off for an embedded
     /// broker without an admin interface only.
     pub check_topics: bool,
+    /// Where the worker shows what it does.
+    pub watch: Arc<Watch>,
 }
 
 impl Default for Config {
@@ -196,6 +211,7 @@ impl Default for Config {
             cluster: Cluster { bootstrap_servers: "127.0.0.1:9092".to_owned(), ..Cluster::default() },
             group: "reflex".to_owned(),
             instance: "local".to_owned(),
+            worker: 0,
             topics: TopicNames::default(),
             tenant: None,
             schemas: Schemas::default(),
@@ -207,7 +223,9 @@ impl Default for Config {
             outage_max: Duration::from_mins(5),
             start_at_earliest: false,
             store: None,
+            dev: false,
             check_topics: true,
+            watch: Arc::default(),
         }
     }
 }
@@ -216,6 +234,6 @@ impl Config {
     /// `group.instance.id` and `transactional.id` of the worker.
     #[must_use]
     pub fn worker_id(&self) -> String {
-        format!("{}/{}/worker-0", self.group, self.instance)
+        format!("{}/{}/worker-{}", self.group, self.instance, self.worker)
     }
 }

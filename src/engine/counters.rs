@@ -1,4 +1,4 @@
-//! What a worker counts about itself; the metrics endpoint will read it.
+//! What a worker counts about itself; the metrics endpoint reads it.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -14,11 +14,12 @@ const BUCKETS: usize = 128;
 pub struct Durations {
     buckets: [u64; BUCKETS],
     count: u64,
+    micros: u64,
 }
 
 impl Default for Durations {
     fn default() -> Self {
-        Self { buckets: [0; BUCKETS], count: 0 }
+        Self { buckets: [0; BUCKETS], count: 0, micros: 0 }
     }
 }
 
@@ -28,6 +29,33 @@ impl Durations {
         let micros = u64::try_from(duration.as_micros()).unwrap_or(u64::MAX).max(1);
         self.buckets[Self::bucket(micros)] += 1;
         self.count += 1;
+        self.micros = self.micros.saturating_add(micros);
+    }
+
+    /// Adds all of another.
+    pub fn merge(&mut self, other: &Self) {
+        for (sum, count) in self.buckets.iter_mut().zip(other.buckets) {
+            *sum += count;
+        }
+        self.count += other.count;
+        self.micros = self.micros.saturating_add(other.micros);
+    }
+
+    /// All of them together, in microseconds.
+    #[must_use]
+    pub fn sum_micros(&self) -> u64 {
+        self.micros
+    }
+
+    /// How many are in each doubling: below 2^(`first` + 1) microseconds, then up to each next power, `octaves` in all;
+    /// the last number counts those beyond.
+    #[must_use]
+    pub fn octaves(&self, first: usize, octaves: usize) -> Vec<u64> {
+        let mut counts = vec![0; octaves + 1];
+        for (bucket, count) in self.buckets.iter().enumerate() {
+            counts[(bucket / 4).saturating_sub(first).min(octaves)] += count;
+        }
+        counts
     }
 
     fn bucket(micros: u64) -> usize {
@@ -76,6 +104,16 @@ pub struct Counters {
     pub rebuilt: u64,
     /// Whole commits, from begin to the broker's answer.
     pub commits: Durations,
+    /// Attempts at a transaction that succeeded, from begin to the broker's answer.
+    pub attempts: Durations,
+    /// Restores of the tasks of an assignment.
+    pub restores: Durations,
+    /// Entries of state read for them.
+    pub restored_entries: u64,
+    /// Assignments by the group.
+    pub assignments: u64,
+    /// Assignments taken away by the group.
+    pub revocations: u64,
     /// Dead letters by code.
     pub dead_letters: BTreeMap<Code, u64>,
     /// Memberships lost to another of the same id.
@@ -118,6 +156,20 @@ mod tests {
             let ratio = durations.quantile_micros(percent) as f64 / exact;
             assert!((1.0..1.26).contains(&ratio), "{percent}: {ratio}");
         }
+    }
+
+    #[test]
+    fn octaves_hold_all_and_end_at_powers_of_two() {
+        let mut durations = Durations::default();
+        for micros in [1, 511, 512, 1023, 1024, 5000] {
+            durations.add(Duration::from_micros(micros));
+        }
+        assert_eq!(durations.octaves(8, 3), [2, 2, 1, 1]);
+        assert_eq!(durations.sum_micros(), 8071);
+        let mut twice = durations.clone();
+        twice.merge(&durations);
+        assert_eq!(twice.octaves(8, 3), [4, 4, 2, 2]);
+        assert_eq!(twice.count(), 12);
     }
 
     #[test]

@@ -16,7 +16,7 @@ pub const RECORD_OVERHEAD: usize = 128;
 /// Most bytes that a header adds to its name and value.
 const HEADER_OVERHEAD: usize = 10;
 
-/// The dead letter of one input.
+/// The dead letter of one input of a stage.
 ///
 /// Where the topic would not take it (`bytes_max`), it goes without its value: its place in the log is in the headers,
 /// and `__reflex.errors.value_bytes` says how much was left out.
@@ -24,6 +24,7 @@ pub fn letter(
     topic: &Arc<str>,
     raw: Raw<'_>,
     position: Position<'_>,
+    stage: &str,
     at: Timestamp,
     rejection: &Rejection,
     bytes_max: usize,
@@ -32,7 +33,7 @@ pub fn letter(
     let header_bytes = raw.headers.map_or(0, header_bytes);
     let mut added = 0;
     let Position { topic: input, partition, offset } = position;
-    for (name, value) in reasons(rejection, "session", input, partition, offset, at) {
+    for (name, value) in reasons(rejection, stage, input, partition, offset, at) {
         added += name.len() + value.len() + HEADER_OVERHEAD;
         headers = insert(headers, &name, &value);
     }
@@ -73,7 +74,7 @@ mod tests {
         let raw = Raw { key: Some(b"k"), value: Some(value), headers: Some(headers.as_borrowed()) };
         let position = Position { topic: "events", partition: 3, offset: 7 };
         let rejection = Rejection::new(Code::NotJson, "no JSON");
-        letter(&Arc::from("events.dlq"), raw, position, Timestamp::EPOCH, &rejection, bytes_max)
+        letter(&Arc::from("events.dlq"), raw, position, "session", Timestamp::EPOCH, &rejection, bytes_max)
     }
 
     #[test]

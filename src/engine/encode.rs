@@ -6,6 +6,8 @@ use std::sync::Arc;
 use crate::engine::batch::Publication;
 use crate::engine::config::{Config, Encoding, dead_letters_of};
 use crate::engine::dead_letter::RECORD_OVERHEAD;
+use crate::engine::place::{StageName, TaskId};
+use crate::engine::tape::Progress;
 use crate::record::codec::{RecordKind, avro};
 use crate::record::dead_letter::{Code, Rejection};
 use crate::record::output::{Output, Record};
@@ -18,9 +20,11 @@ pub const TOPIC_BYTES_MAX: usize = 1_048_588;
 /// Where outputs go and how large they may be.
 #[derive(Debug)]
 pub struct Outlets {
-    topics: [(Topic, Arc<str>); 4],
-    state: Arc<str>,
-    dead_letters: [Arc<str>; 2],
+    topics: [(Topic, Arc<str>); 5],
+    /// By stage.
+    state: [Arc<str>; 2],
+    tape: [Arc<str>; 2],
+    dead_letters: [Arc<str>; 4],
     bytes_max: BTreeMap<String, usize>,
     encoding: Encoding,
 }
@@ -30,21 +34,22 @@ impl Outlets {
     pub fn new(config: &Config, bytes_max: BTreeMap<String, usize>) -> Self {
         Self {
             topics: Topic::ALL.map(|topic| (topic, Arc::from(config.topics.of(topic)))),
-            state: Arc::from(config.topics.state_session.as_str()),
+            state: config.topics.states().map(Arc::from),
+            tape: config.topics.tapes().map(Arc::from),
             dead_letters: config.topics.inputs().map(|input| Arc::from(dead_letters_of(input))),
             bytes_max,
             encoding: config.encoding,
         }
     }
 
-    /// The dead-letter topic of an input, events being 0 and commands 1.
+    /// The dead-letter topic of an input.
     pub fn dead_letters(&self, input: usize) -> (&Arc<str>, usize) {
         let topic = &self.dead_letters[input];
         (topic, self.bytes_max(topic))
     }
 
-    /// One output of the task of `partition`.
-    pub fn publication(&self, output: &Output, partition: i32) -> Result<Publication, Rejection> {
+    /// One output of a task.
+    pub fn publication(&self, output: &Output, task: TaskId) -> Result<Publication, Rejection> {
         let Some((_, topic)) = self.topics.iter().find(|(topic, _)| *topic == output.topic) else {
             return Err(Rejection::new(Code::Unpublishable, "an output topic without a name"));
         };
@@ -58,16 +63,30 @@ impl Outlets {
             ));
         }
         // The audit chain of a task stays in the task's own partition, in order.
-        let partition = (output.topic == Topic::Audit).then_some(partition);
+        let partition = (output.topic == Topic::Audit).then_some(task.partition);
         let key = Some(output.key.clone().into_bytes());
         Ok(Publication { topic: Arc::clone(topic), partition, key, value, headers: None })
     }
 
-    /// One changed entry of the state of the task of `partition`.
-    pub fn change(&self, change: Change, partition: i32) -> Publication {
+    /// One changed entry of the state of a task.
+    pub fn change(&self, change: Change, task: TaskId) -> Publication {
         let Change { key, value } = change;
-        let (topic, key) = (Arc::clone(&self.state), Some(key.into_bytes()));
-        Publication { topic, partition: Some(partition), key, value, headers: None }
+        self.entry(key.into_bytes(), value, task)
+    }
+
+    /// The engine's own entry in the changelog of a task.
+    pub fn progress(&self, value: Vec<u8>, task: TaskId) -> Publication {
+        self.entry(Progress::KEY.to_vec(), Some(value), task)
+    }
+
+    fn entry(&self, key: Vec<u8>, value: Option<Vec<u8>>, task: TaskId) -> Publication {
+        let topic = Arc::clone(&self.state[task.stage as usize]);
+        Publication { topic, partition: Some(task.partition), key: Some(key), value, headers: None }
+    }
+
+    /// The tape of a stage.
+    pub fn tape(&self, stage: StageName) -> Arc<str> {
+        Arc::clone(&self.tape[stage as usize])
     }
 
     fn bytes_max(&self, topic: &str) -> usize {
@@ -93,5 +112,6 @@ fn kind(record: &Record) -> RecordKind {
         Record::Override(_) => RecordKind::Override,
         Record::Escalation(_) => RecordKind::Escalation,
         Record::Audit(_) => RecordKind::Audit,
+        Record::Fleet(_) => RecordKind::Fleet,
     }
 }

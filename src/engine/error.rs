@@ -4,6 +4,9 @@ use std::path::PathBuf;
 
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 
+use crate::engine::findings::Finding;
+use crate::engine::tape::CORE_VERSION;
+
 /// Longest text of an error taken over from the client library, in characters; the rest is cut.
 pub const ERROR_CHARS_MAX: usize = 300;
 
@@ -30,36 +33,29 @@ pub enum EngineError {
         "topic {0} wants more copies than the cluster has brokers; for a single broker: `reflex topics apply --dev`"
     )]
     TooFewBrokers(String),
-    /// An input is not stamped by the broker.
+    /// Topics do not exist.
+    #[error("{} topics do not exist: {}; `reflex topics apply` creates what is missing", .0.len(), .0.join(", "))]
+    TopicsMissing(Vec<String>),
+    /// A topic was deleted, and another of its name made.
     #[error(
-        "topic {0} has message.timestamp.type={1}; inputs need LogAppendTime, the clock of all decisions; \
-         `reflex topics apply` sets it"
+        "topic {topic} is another one than before (id {is}, was {was}): it was deleted and made again, so offsets and \
+         state of group {group} mean nothing in it. If nothing is to be kept: delete group {group} and its state topics, \
+         `reflex topics apply`, start again. Else bring the old topic back, or mirror it under another name \
+         (topics.* in the settings)"
     )]
-    NotAppendTime(String, String),
-    /// A changelog that does not keep the last value of every key.
-    #[error(
-        "topic {0} has cleanup.policy={1}; state needs compact alone, or what is old is lost; `reflex topics apply` \
-         sets it"
-    )]
-    NotCompacted(String, String),
-    /// A changelog that forgets tombstones before local stores are too old to need them.
-    #[error(
-        "topic {topic} has delete.retention.ms={kept_ms}; a local store may be {age_ms} ms old, so that it must be twice \
-         that: set store_age_ms_max to {half_ms} at most, or store=memory"
-    )]
-    Forgetful {
-        /// The changelog.
+    TopicRecreated {
+        /// The topic.
         topic: String,
-        /// How long it keeps tombstones.
-        kept_ms: u64,
-        /// How old a store may be.
-        age_ms: u128,
-        /// How old it could be.
-        half_ms: u64,
+        /// Id of the topic the group has read or written.
+        was: String,
+        /// Id of the topic that is there.
+        is: String,
+        /// The consumer group.
+        group: String,
     },
-    /// Inputs are not co-partitioned, or the audit or state topic is narrower than they are.
-    #[error("{0} has {1} partitions and {2} has {3}; {4}")]
-    Partitions(String, usize, String, usize, &'static str),
+    /// Topics or brokers are set up so that a guarantee would break.
+    #[error("{}", lines(.0))]
+    Unfit(Vec<Finding>),
     /// The data directory is in use.
     #[error("{0} is in use by another process of this machine; give each process its own --data-dir")]
     Locked(PathBuf),
@@ -88,6 +84,24 @@ pub enum EngineError {
     /// What was consumed is no longer, or not yet, on the broker.
     #[error("{0}")]
     OffsetLost(String),
+    /// A task that no tape is of.
+    #[error("{0}: no such task; tasks are session/N and fleet/N, N from 0 to the number of partitions less one")]
+    NoSuchTask(String),
+    /// A tape of other rules.
+    #[error(
+        "the tape was written by version {0}, this is version {CORE_VERSION}: verify with the version that wrote it"
+    )]
+    TapeVersion(String),
+    /// A registry version that tasks decided by is gone.
+    #[error(
+        "registry version {version} is not on {topic}; `reflex registry push` with the folder it was made of brings it back"
+    )]
+    RegistryMissing {
+        /// The version.
+        version: String,
+        /// Where it should be.
+        topic: String,
+    },
     /// The state of a task cannot be used.
     #[error("state of {task} on {topic}: {words}")]
     State {
@@ -98,6 +112,9 @@ pub enum EngineError {
         /// Why, and what can be done.
         words: String,
     },
+    /// What must be published cannot be, and no input is to blame.
+    #[error("{0}; does a topic take smaller messages than `reflex topics apply` sets (max.message.bytes)?")]
+    Unpublishable(String),
     /// A transaction's outcome contradicts what was sent.
     #[error("{0}")]
     Undecided(String),
@@ -112,6 +129,11 @@ pub enum EngineError {
         /// What the client says.
         words: String,
     },
+}
+
+fn lines(findings: &[Finding]) -> String {
+    let lines: Vec<String> = findings.iter().map(ToString::to_string).collect();
+    lines.join("\n       ")
 }
 
 impl EngineError {
@@ -162,6 +184,20 @@ mod tests {
             "hunter2".into(),
         );
         assert_eq!(words(&error), "property sasl.password or its value is not accepted");
+    }
+
+    #[test]
+    fn a_topic_made_again_is_named_with_both_ids_and_the_ways_out() {
+        let error = EngineError::TopicRecreated {
+            topic: "reflex.events".into(),
+            was: "old-id".into(),
+            is: "new-id".into(),
+            group: "reflex".into(),
+        };
+        let words = error.to_string();
+        for part in ["topic reflex.events", "(id new-id, was old-id)", "delete group reflex", "reflex topics apply"] {
+            assert!(words.contains(part), "{part}: {words}");
+        }
     }
 
     #[test]

@@ -1,17 +1,18 @@
 //! One task on its way from its local store and its changelog.
 
-use std::sync::Arc;
-
+use crate::engine::catalogue::Registries;
+use crate::engine::core::Core;
 use crate::engine::error::{EngineError, capped};
+use crate::engine::place::TaskId;
+use crate::engine::restore::TaskRestore;
 use crate::engine::store::Task;
 use crate::engine::store::check::State;
 use crate::engine::store::keeper::Loaded;
-use crate::registry::Registry;
-use crate::session::{Restore, RestoreError, Session};
+use crate::engine::tape::Progress;
 
-impl State for Restore {
+impl State for TaskRestore {
     fn put(&mut self, key: &[u8], value: &[u8]) -> Result<(), String> {
-        self.apply(key, Some(value)).map_err(|error| error.to_string())
+        self.apply(key, Some(value))
     }
 
     fn hash(&self) -> u128 {
@@ -19,13 +20,25 @@ impl State for Restore {
     }
 }
 
+/// A task that was restored.
+pub struct Settled {
+    /// What decides.
+    pub core: Core,
+    /// How far it was; none: nothing was written yet.
+    pub progress: Option<Progress>,
+    /// Hash of all its entries.
+    pub entries_hash: u128,
+}
+
 /// A task that is being restored.
 pub struct Part {
     /// Which.
+    pub id: TaskId,
+    /// The same as its store knows it.
     pub task: Task,
-    registry: Arc<Registry>,
-    restore: Restore,
-    session: Option<Session>,
+    registries: Registries,
+    restore: TaskRestore,
+    settled: Option<Settled>,
     /// Behind what the local store gave; none: it gave nothing.
     stored_next: Option<i64>,
     /// First and last offset of the changelog, when asked; asking the library for the beginning would cost half a second
@@ -39,14 +52,14 @@ pub struct Part {
 
 impl Part {
     /// Nothing read yet.
-    pub fn new(task: Task, registry: &Arc<Registry>) -> Self {
-        let restore = Restore::new(&task.to_string(), Arc::clone(registry));
-        let registry = Arc::clone(registry);
-        Self { task, registry, restore, session: None, stored_next: None, bounds: None, entries: 0, done: false }
+    pub fn new(id: TaskId, task: Task, registries: &Registries) -> Self {
+        let restore = TaskRestore::new(id, &task.topic, registries);
+        let registries = registries.clone();
+        Self { id, task, registries, restore, settled: None, stored_next: None, bounds: None, entries: 0, done: false }
     }
 
     /// Takes what a local store gave.
-    pub fn loaded(&mut self, loaded: Loaded<Restore>) {
+    pub fn loaded(&mut self, loaded: Loaded<TaskRestore>) {
         tracing::debug!(
             entries = loaded.entries,
             next = loaded.changelog_next,
@@ -84,29 +97,32 @@ impl Part {
 
     /// Forgets everything read: the changelog is to be read whole.
     pub fn forget(&mut self) {
-        self.restore = Restore::new(&self.task.to_string(), Arc::clone(&self.registry));
-        (self.session, self.stored_next, self.entries) = (None, None, 0);
+        self.restore = TaskRestore::new(self.id, &self.task.topic, &self.registries);
+        (self.settled, self.stored_next, self.entries) = (None, None, 0);
         self.done = self.end().is_some_and(|end| self.from() >= end);
     }
 
     /// Takes a record of the changelog.
-    pub fn apply(&mut self, key: &[u8], value: Option<&[u8]>) -> Result<(), RestoreError> {
+    pub fn apply(&mut self, key: &[u8], value: Option<&[u8]>) -> Result<(), String> {
         self.entries += 1;
         self.restore.apply(key, value)
     }
 
     /// Makes the task of what was read.
-    pub fn settle(&mut self) -> Result<(), RestoreError> {
-        if self.session.is_none() {
-            let empty = Restore::new(&self.task.to_string(), Arc::clone(&self.registry));
-            self.session = Some(std::mem::replace(&mut self.restore, empty).finish()?);
+    pub fn settle(&mut self) -> Result<(), EngineError> {
+        if self.settled.is_none() {
+            let empty = TaskRestore::new(self.id, &self.task.topic, &self.registries);
+            let restore = std::mem::replace(&mut self.restore, empty);
+            let entries_hash = restore.state_hash();
+            let (core, progress) = restore.finish()?;
+            self.settled = Some(Settled { core, progress, entries_hash });
         }
         Ok(())
     }
 
     /// The task, once settled.
-    pub fn session(&mut self) -> Option<Session> {
-        self.session.take()
+    pub fn settled(&mut self) -> Option<Settled> {
+        self.settled.take()
     }
 
     /// Why its state cannot be used.
@@ -142,6 +158,8 @@ pub fn start(entries: u64, has_offsets: bool, start_at_earliest: bool) -> Start 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::engine::config::Config;
+    use crate::engine::place::StageName;
 
     #[test]
     fn state_without_offsets_refuses_unless_told_otherwise() {
@@ -154,11 +172,12 @@ mod tests {
 
     #[test]
     fn a_local_store_that_does_not_fit_to_its_changelog_is_forgotten() {
-        let registry = Arc::new(crate::registry::Registry::default());
-        let task = Task { stage: "session", topic: "t".into(), topic_id: String::new(), partition: 0 };
+        let registries = Registries::in_band(&Config::default());
+        let id = TaskId { stage: StageName::Fleet, partition: 0 };
+        let task = Task { stage: "fleet", topic: "t".into(), topic_id: String::new(), partition: 0 };
         let stored = |next| {
-            let mut part = Part::new(task.clone(), &registry);
-            let state = Restore::new("session/0", Arc::clone(&registry));
+            let mut part = Part::new(id, task.clone(), &registries);
+            let state = TaskRestore::new(id, "t", &registries);
             part.loaded(Loaded { state, changelog_next: next, entries: 1 });
             part
         };

@@ -1,23 +1,26 @@
 //! The transactional producer: one at a time under one id, with a count of what was delivered.
 
 use std::collections::BTreeMap;
-use std::sync::Mutex;
-use std::sync::PoisonError;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use rdkafka::config::RDKafkaLogLevel;
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
+use rdkafka::message::BorrowedMessage;
 use rdkafka::producer::{BaseRecord, DeliveryResult, Producer, ProducerContext, ThreadedProducer};
-use rdkafka::{ClientContext, Message};
+use rdkafka::{ClientContext, Message, Timestamp as KafkaTimestamp};
 
 use crate::engine::batch::Publication;
 use crate::engine::classifier::{Action, Call, Seen, classify};
 use crate::engine::client::{CALL_TIMEOUT, Logs, create, producer};
-use crate::engine::config::Config;
+use crate::engine::clock::local;
+use crate::engine::config::{Config, TopicNames};
 use crate::engine::error::{EngineError, words};
 use crate::engine::patience::Patience;
+use crate::engine::place::{StageName, TaskId};
+use crate::record::time::Timestamp;
 
 /// A producer whose thread serves delivery reports.
 pub type Transactional = ThreadedProducer<Deliveries>;
@@ -25,22 +28,62 @@ pub type Transactional = ThreadedProducer<Deliveries>;
 /// Aborts in a row that may fail before the producer is given up.
 const ABORT_TRIES: usize = 3;
 
-/// Counts delivery reports, and notes how far changelogs came.
-#[derive(Debug, Default)]
+/// What delivery reports tell beside success; it outlives a producer.
+#[derive(Debug)]
+pub struct Reports {
+    states: [String; 2],
+    tapes: [String; 2],
+    changelog_ends: Mutex<BTreeMap<TaskId, i64>>,
+    broker_ahead_micros: AtomicI64,
+}
+
+impl Reports {
+    /// Nothing told yet.
+    pub fn new(topics: &TopicNames) -> Self {
+        Self {
+            states: topics.states().map(str::to_owned),
+            tapes: topics.tapes().map(str::to_owned),
+            changelog_ends: Mutex::default(),
+            broker_ahead_micros: AtomicI64::new(0),
+        }
+    }
+
+    fn note(&self, message: &BorrowedMessage<'_>) {
+        let topic = message.topic();
+        for (index, stage) in StageName::ALL.into_iter().enumerate() {
+            if topic == self.states[index] {
+                let task = TaskId { stage, partition: message.partition() };
+                let mut ends = self.changelog_ends.lock().unwrap_or_else(PoisonError::into_inner);
+                let end = ends.entry(task).or_default();
+                *end = (*end).max(message.offset() + 1);
+            } else if topic == self.tapes[index]
+                && let KafkaTimestamp::LogAppendTime(millis) = message.timestamp()
+            {
+                let ahead = Timestamp::from_millis(millis).as_micros() - local().as_micros();
+                self.broker_ahead_micros.store(ahead, Ordering::Relaxed);
+            }
+        }
+    }
+
+    /// Where the changelogs of tasks end behind what was delivered to them.
+    pub fn changelog_ends(&self) -> BTreeMap<TaskId, i64> {
+        self.changelog_ends.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// By how much the clock of the brokers is ahead of this machine's, as last seen.
+    pub fn broker_ahead_micros(&self) -> i64 {
+        self.broker_ahead_micros.load(Ordering::Relaxed)
+    }
+}
+
+/// Counts delivery reports.
+#[derive(Debug)]
 pub struct Deliveries {
+    reports: Arc<Reports>,
     delivered: AtomicU64,
     failed: AtomicU64,
     error: Mutex<Option<KafkaError>>,
-    /// Changelogs by number.
-    changelogs: Vec<String>,
-    ends: Mutex<Ends>,
 }
-
-/// Behind the last record delivered, by number of the changelog and partition.
-pub type Ends = BTreeMap<(usize, i32), i64>;
-
-/// Goes with a record to its delivery report: 0, or 1 and the number of the changelog it is of.
-type Mark = usize;
 
 impl ClientContext for Deliveries {
     fn log(&self, level: RDKafkaLogLevel, facility: &str, text: &str) {
@@ -53,16 +96,12 @@ impl ClientContext for Deliveries {
 }
 
 impl ProducerContext for Deliveries {
-    type DeliveryOpaque = Mark;
+    type DeliveryOpaque = ();
 
-    fn delivery(&self, result: &DeliveryResult<'_>, mark: Mark) {
+    fn delivery(&self, result: &DeliveryResult<'_>, (): ()) {
         match result {
             Ok(message) => {
-                if let Some(changelog) = mark.checked_sub(1) {
-                    let mut ends = self.ends.lock().unwrap_or_else(PoisonError::into_inner);
-                    let end = ends.entry((changelog, message.partition())).or_default();
-                    *end = (*end).max(message.offset() + 1);
-                }
+                self.reports.note(message);
                 self.delivered.fetch_add(1, Ordering::Release);
             }
             Err((error, _)) => {
@@ -74,18 +113,10 @@ impl ProducerContext for Deliveries {
 }
 
 impl Deliveries {
-    /// For a producer that writes to these changelogs.
-    pub fn new(changelogs: Vec<String>) -> Self {
-        Self { changelogs, ..Self::default() }
-    }
-
-    /// Takes how far changelogs came since the last call.
-    pub fn take_ends(&self) -> Ends {
-        std::mem::take(&mut self.ends.lock().unwrap_or_else(PoisonError::into_inner))
-    }
-
-    fn mark(&self, topic: &str) -> Mark {
-        self.changelogs.iter().position(|changelog| changelog == topic).map_or(0, |changelog| changelog + 1)
+    /// No report yet.
+    pub fn new(reports: &Arc<Reports>) -> Self {
+        let (delivered, failed) = (AtomicU64::new(0), AtomicU64::new(0));
+        Self { reports: Arc::clone(reports), delivered, failed, error: Mutex::default() }
     }
 
     /// Delivered since the producer was made.
@@ -108,10 +139,10 @@ impl Deliveries {
 }
 
 /// Makes a producer and takes the id over: an open transaction of a predecessor is aborted, a late request fenced.
-pub fn connect(config: &Config, patience: &Patience) -> Result<Transactional, EngineError> {
+pub fn connect(config: &Config, reports: &Arc<Reports>, patience: &Patience) -> Result<Transactional, EngineError> {
     const DOING: &str = "taking over the transactional id";
     loop {
-        let made: Transactional = create(&producer(config), Deliveries::new(config.topics.changelogs()))?;
+        let made: Transactional = create(&producer(config), Deliveries::new(reports))?;
         loop {
             let timeout = CALL_TIMEOUT.min(patience.left().max(Duration::from_millis(100)));
             let Err(error) = made.init_transactions(timeout) else { return Ok(made) };
@@ -134,6 +165,20 @@ pub fn discard(producer: Transactional) {
     let _ = thread::Builder::new().name("discard".into()).spawn(move || drop(producer));
 }
 
+/// Asks a broker for its time, by a record that is never committed: its delivery report bears the broker's time.
+pub fn measure_clock(producer: &Transactional, tape: &str) -> Result<(), KafkaError> {
+    producer.begin_transaction()?;
+    let probe = Publication {
+        topic: Arc::from(tape),
+        partition: Some(0),
+        key: Some(b"clock".to_vec()),
+        value: None,
+        headers: None,
+    };
+    produce(producer, &[probe])?;
+    if abort(producer) { Ok(()) } else { Err(KafkaError::MessageProduction(RDKafkaErrorCode::Fail)) }
+}
+
 /// Hands every record to the producer and waits until all are acknowledged.
 ///
 /// `commit_transaction` would wait too, but in steps of 100 ms: it polls a queue that the producer's own thread has
@@ -141,8 +186,6 @@ pub fn discard(producer: Transactional) {
 pub fn produce(producer: &Transactional, publications: &[Publication]) -> Result<(), KafkaError> {
     let deadline = Instant::now() + CALL_TIMEOUT;
     producer.context().forget_failures();
-    // Of an attempt that was aborted.
-    drop(producer.context().take_ends());
     let before = producer.context().delivered();
     for publication in publications {
         enqueue(producer, publication, deadline)?;
@@ -169,8 +212,7 @@ pub fn produce(producer: &Transactional, publications: &[Publication]) -> Result
 }
 
 fn enqueue(producer: &Transactional, publication: &Publication, deadline: Instant) -> Result<(), KafkaError> {
-    let mark = producer.context().mark(&publication.topic);
-    let mut record: BaseRecord<'_, [u8], [u8], Mark> = BaseRecord::with_opaque_to(&publication.topic, mark);
+    let mut record: BaseRecord<'_, [u8], [u8]> = BaseRecord::to(&publication.topic);
     if let Some(partition) = publication.partition {
         record = record.partition(partition);
     }

@@ -1,10 +1,10 @@
-//! What the log says of what was published: derived from committed batches, at most once a second.
+//! What the log says of what was published: derived from committed transactions, at most once a second.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crate::engine::batch::Batch;
+use crate::engine::batch::Transaction;
 use crate::engine::config::TopicNames;
 use crate::record::topic::DEAD_LETTER_SUFFIX;
 
@@ -24,10 +24,12 @@ impl Telemetry {
         Self { counts: BTreeMap::new(), stale_told: 0, told_at: None }
     }
 
-    /// A committed batch; records of a person's interest only.
-    pub fn committed(&mut self, batch: &Batch, names: &TopicNames) {
-        let silent = [names.audit.as_str(), names.state_session.as_str()];
-        for publication in batch.publications.iter().filter(|record| !silent.contains(&&*record.topic)) {
+    /// A committed transaction; records of a person's interest only.
+    pub fn committed(&mut self, transaction: &Transaction, names: &TopicNames) {
+        let [state, fleet_state] = names.states();
+        let [tape, fleet_tape] = names.tapes();
+        let silent = [&names.audit, &names.fleet, state, fleet_state, tape, fleet_tape];
+        for publication in transaction.publications.iter().filter(|record| !silent.contains(&&*record.topic)) {
             match self.counts.get_mut(&publication.topic) {
                 Some(count) => *count += 1,
                 None => drop(self.counts.insert(Arc::clone(&publication.topic), 1)),

@@ -15,6 +15,7 @@ const VISIBLE_PATIENCE: Duration = Duration::from_secs(5);
 /// The largest entry of a state fits, and the largest registry: as much as a producer hands to a broker.
 const BYTES_MAX: (&str, &str) = ("max.message.bytes", "10485760");
 const LOG_APPEND: (&str, &str) = ("message.timestamp.type", "LogAppendTime");
+const COMPACT: (&str, &str) = ("cleanup.policy", "compact");
 
 /// One topic as it should be.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -87,26 +88,76 @@ impl fmt::Display for Change {
 /// `dev`: one replica, for a single broker; else three, of which two must have a record before it counts.
 #[must_use]
 pub fn wanted(names: &TopicNames, partitions: usize, dev: bool) -> Vec<TopicSpec> {
-    let (replication, in_sync) = if dev { (1, "1") } else { (3, "2") };
-    let spec = |name: &str, own: &[(&str, &str)]| {
+    let shape = Shape { partitions, dev };
+    let mut topics = vec![
+        shape.input(&names.events, 7),
+        shape.input(&names.session_commands, 30),
+        shape.topic(&names.interventions, &[COMPACT]),
+        shape.overrides(&names.overrides),
+        shape.delete(&names.escalations, 30, &[]),
+        shape.delete(&names.audit, 365, &[]),
+        shape.input(&names.fleet, 7),
+        shape.input(&names.commands, 30),
+        TopicSpec { partitions: 1, ..shape.topic(&names.registry, &[COMPACT, BYTES_MAX]) },
+        // By the time of the broker, which so tells how far the clock of a worker is off.
+        shape.delete(&names.tape_session, 7, &[LOG_APPEND, BYTES_MAX]),
+        shape.delete(&names.tape_fleet, 7, &[LOG_APPEND, BYTES_MAX]),
+        shape.state(&names.state_session),
+        shape.state(&names.state_fleet),
+    ];
+    topics.extend(names.inputs().into_iter().map(|input| shape.dead_letters(input)));
+    topics
+}
+
+/// What all topics have in common.
+#[derive(Clone, Copy)]
+struct Shape {
+    partitions: usize,
+    dev: bool,
+}
+
+impl Shape {
+    fn topic(self, name: &str, own: &[(&str, &str)]) -> TopicSpec {
+        let (replication, in_sync) = if self.dev { (1, "1") } else { (3, "2") };
         let mut configs: Configs = own.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
         configs.insert("min.insync.replicas".into(), in_sync.into());
-        TopicSpec { name: name.to_owned(), partitions, replication, configs }
-    };
-    let days = |days: u64| (days * DAY_MS).to_string();
-    let delete = |name: &str, kept: u64, more: &[(&str, &str)]| {
-        let kept = days(kept);
-        let own: Vec<(&str, &str)> = [("cleanup.policy", "delete"), ("retention.ms", kept.as_str())]
-            .into_iter()
-            .chain(more.iter().copied())
-            .collect();
-        spec(name, &own)
-    };
-    // What a dead letter adds to the largest input must fit too.
-    let dead_letters = |input: &str| delete(&dead_letters_of(input), 14, &[("max.message.bytes", "2097152")]);
-    let state = |name: &str| {
+        TopicSpec { name: name.to_owned(), partitions: self.partitions, replication, configs }
+    }
+
+    fn delete(self, name: &str, days: u64, more: &[(&str, &str)]) -> TopicSpec {
+        let mut spec = self.topic(name, more);
+        spec.configs.insert("cleanup.policy".into(), "delete".into());
+        spec.configs.insert("retention.ms".into(), (days * DAY_MS).to_string());
+        spec
+    }
+
+    fn input(self, name: &str, days: u64) -> TopicSpec {
+        self.delete(name, days, &[LOG_APPEND])
+    }
+
+    /// What a dead letter adds to the largest input must fit too.
+    fn dead_letters(self, input: &str) -> TopicSpec {
+        self.delete(&dead_letters_of(input), 14, &[("max.message.bytes", "2097152")])
+    }
+
+    fn overrides(self, name: &str) -> TopicSpec {
+        let week = (7 * DAY_MS).to_string();
         let own = [
-            ("cleanup.policy", "compact"),
+            COMPACT,
+            // The active segment is never cleaned: small ones, or a removed override stays for a week.
+            ("segment.ms", "600000"),
+            ("min.cleanable.dirty.ratio", "0.1"),
+            ("min.compaction.lag.ms", "60000"),
+            ("max.compaction.lag.ms", "3600000"),
+            // A reader that was away for less than this still sees the tombstones.
+            ("delete.retention.ms", &week),
+        ];
+        self.topic(name, &own)
+    }
+
+    fn state(self, name: &str) -> TopicSpec {
+        let own = [
+            COMPACT,
             // A restore reads the active segment too, which is never cleaned.
             ("segment.ms", "600000"),
             ("min.cleanable.dirty.ratio", "0.1"),
@@ -114,40 +165,8 @@ pub fn wanted(names: &TopicNames, partitions: usize, dev: bool) -> Vec<TopicSpec
             ("min.compaction.lag.ms", "3600000"),
             BYTES_MAX,
         ];
-        spec(name, &own)
-    };
-    vec![
-        delete(&names.events, 7, &[LOG_APPEND]),
-        delete(&names.session_commands, 30, &[LOG_APPEND]),
-        spec(&names.interventions, &[("cleanup.policy", "compact")]),
-        spec(
-            &names.overrides,
-            &[
-                ("cleanup.policy", "compact"),
-                // The active segment is never cleaned: small ones, or a removed override stays for a week.
-                ("segment.ms", "600000"),
-                ("min.cleanable.dirty.ratio", "0.1"),
-                ("min.compaction.lag.ms", "60000"),
-                ("max.compaction.lag.ms", "3600000"),
-                // A reader that was away for less than this still sees the tombstones.
-                ("delete.retention.ms", &days(7)),
-            ],
-        ),
-        delete(&names.escalations, 30, &[]),
-        delete(&names.audit, 365, &[]),
-        delete(&names.fleet, 7, &[LOG_APPEND]),
-        delete(&names.commands, 30, &[LOG_APPEND]),
-        TopicSpec { partitions: 1, ..spec(&names.registry, &[("cleanup.policy", "compact"), BYTES_MAX]) },
-        // By the time of the broker, which so tells how far the clock of a worker is off.
-        delete(&names.tape_session, 7, &[LOG_APPEND, BYTES_MAX]),
-        delete(&names.tape_fleet, 7, &[LOG_APPEND, BYTES_MAX]),
-        state(&names.state_session),
-        state(&names.state_fleet),
-        dead_letters(&names.events),
-        dead_letters(&names.session_commands),
-        dead_letters(&names.fleet),
-        dead_letters(&names.commands),
-    ]
+        self.topic(name, &own)
+    }
 }
 
 /// What differs.
@@ -234,9 +253,11 @@ mod tests {
     #[test]
     fn a_topic_as_wanted_needs_nothing_and_another_says_what() {
         let specs = wanted(&TopicNames::default(), 8, false);
-        assert_eq!(specs.len(), 9);
+        let names: std::collections::BTreeSet<&str> = specs.iter().map(|spec| spec.name.as_str()).collect();
+        assert_eq!((specs.len(), names.len()), (17, 17));
         let spec = &specs[0];
-        let mut is = TopicFacts { partitions: 8, replication: 3, configs: spec.configs.clone(), own: Configs::new() };
+        let mut is =
+            TopicFacts { partitions: 8, replication: 3, configs: spec.configs.clone(), ..TopicFacts::default() };
         assert_eq!(compare(spec, Some(&is)), []);
         assert_eq!(compare(spec, None), [Change::Create]);
         is.partitions = 4;
@@ -252,16 +273,31 @@ mod tests {
     }
 
     #[test]
-    fn inputs_are_stamped_by_the_broker_and_dev_needs_one_broker() {
-        for spec in wanted(&TopicNames::default(), 3, true) {
+    fn inputs_and_tapes_are_stamped_by_the_broker_and_dev_needs_one_broker() {
+        let names = TopicNames::default();
+        let tapes = [names.tape_session.as_str(), &names.tape_fleet];
+        for spec in wanted(&names, 3, true) {
+            let name = spec.name.as_str();
             let stamped = spec.configs.contains_key("message.timestamp.type");
-            assert_eq!(
-                stamped,
-                ["reflex.events", "reflex.session-commands"].contains(&spec.name.as_str()),
-                "{}",
-                spec.name
-            );
+            assert_eq!(stamped, names.inputs().contains(&name) || tapes.contains(&name), "{name}");
             assert_eq!((spec.replication, spec.configs["min.insync.replicas"].as_str()), (1, "1"));
+            assert_eq!(spec.partitions, if spec.name == names.registry { 1 } else { 3 }, "{name}");
+        }
+    }
+
+    #[test]
+    fn state_tapes_and_versions_are_kept_as_their_readers_need_them() {
+        let names = TopicNames::default();
+        let specs = wanted(&names, 3, false);
+        let of = |name: &str| &specs.iter().find(|spec| spec.name == name).expect("wanted").configs;
+        for state in [&names.state_session, &names.state_fleet, &names.registry, &names.overrides] {
+            assert_eq!(of(state)["cleanup.policy"], "compact", "{state}");
+        }
+        for state in [&names.state_session, &names.state_fleet] {
+            assert_eq!(of(state)["min.compaction.lag.ms"], "3600000", "{state}");
+        }
+        for input in names.inputs() {
+            assert_eq!(of(&dead_letters_of(input))["retention.ms"], (14 * DAY_MS).to_string(), "{input}");
         }
     }
 }

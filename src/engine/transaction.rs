@@ -1,10 +1,10 @@
-//! One transaction: the batch's records and offsets, all or nothing; what happens when a step fails.
+//! One transaction: its records and offsets, all or nothing; what happens when a step fails.
 //!
-//! State is not rolled back: after an abort the *same* effects and offsets are sent again, never computed again. After
-//! an unknown outcome the committed offsets tell whether the transaction went through.
+//! After an abort the *same* effects and offsets are sent again, not computed again: the tasks are rolled back only where
+//! the broker does not take a record. After an unknown outcome the committed offsets tell whether the transaction went
+//! through: with each offset goes the number of the task's transaction, which moves even where the offset does not.
 //!
 //! Invariant: no effect of an input is published twice and none is lost, whatever a commit answers (`tests/kafka.rs`).
-//! A transaction of idle ticks alone has no offset to tell by: after an unknown outcome its records are sent again.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -17,7 +17,7 @@ use rdkafka::producer::Producer;
 use rdkafka::{Offset, TopicPartitionList};
 
 use crate::engine::assignment::Group;
-use crate::engine::batch::{Batch, Input};
+use crate::engine::batch::{Span, Transaction};
 use crate::engine::classifier::{Action, Call, Seen, classify};
 use crate::engine::client::CALL_TIMEOUT;
 use crate::engine::config::Config;
@@ -26,10 +26,13 @@ use crate::engine::error::{EngineError, words};
 use crate::engine::fencing::Fencings;
 use crate::engine::native;
 use crate::engine::patience::Patience;
-use crate::engine::producer::{Ends, Transactional, abort, connect, discard, produce};
+use crate::engine::place::Input;
+use crate::engine::producer::{Reports, Transactional, abort, connect, discard, measure_clock, produce};
 
-/// Aborts of one batch; over: the engine ends, because repeating does not help.
+/// Aborts of one transaction; over: the engine ends, because repeating does not help.
 pub const ABORTS_MAX: usize = 10;
+/// Aborts after which a record that a broker does not take is looked for.
+pub const REFUSALS_MAX: usize = 3;
 const DOING: &str = "committing a transaction";
 
 /// How a commit ended, where it did not fail for good.
@@ -37,8 +40,10 @@ const DOING: &str = "committing a transaction";
 pub enum Outcome {
     /// Committed, once.
     Committed,
-    /// This process is no member of the group at the moment: the batch is kept, a rebalance will tell.
+    /// This process is no member of the group at the moment: the transaction is kept, a rebalance will tell.
     NotMember,
+    /// A broker does not take one of the records, whatever is repeated.
+    Refused,
 }
 
 enum Stumble {
@@ -46,7 +51,7 @@ enum Stumble {
     Failed(Call, KafkaError),
 }
 
-/// Publishes batches in transactions.
+/// Publishes transactions.
 pub struct Publisher {
     config: Config,
     stop: Arc<AtomicBool>,
@@ -54,26 +59,34 @@ pub struct Publisher {
     fencings: Fencings,
     /// The last outcome is not known yet: look at the committed offsets before anything else.
     unsettled: bool,
+    reports: Arc<Reports>,
 }
 
 impl Publisher {
     /// Takes the transactional id over.
     pub fn new(config: &Config, stop: &Arc<AtomicBool>) -> Result<Self, EngineError> {
-        let producer = connect(config, &Patience::new(config.broker_timeout.max(CALL_TIMEOUT), stop))?;
+        let reports = Arc::new(Reports::new(&config.topics));
+        let patience = Patience::new(config.broker_timeout.max(CALL_TIMEOUT), stop);
+        let producer = connect(config, &reports, &patience)?;
+        if config.check_topics {
+            measure_clock(&producer, &config.topics.tape_session)
+                .map_err(|error| EngineError::kafka("measuring the clock of the brokers", &error))?;
+        }
         Ok(Self {
             config: config.clone(),
             stop: Arc::clone(stop),
             producer: Some(producer),
             fencings: Fencings::default(),
             unsettled: false,
+            reports,
         })
     }
 
-    /// Commits the batch, however long that takes within the limits.
+    /// Commits the transaction, however long that takes within the limits.
     pub fn commit(
         &mut self,
         consumer: &BaseConsumer<Group>,
-        batch: &Batch,
+        transaction: &Transaction,
         counters: &mut Counters,
     ) -> Result<Outcome, EngineError> {
         let patience = Patience::new(self.config.outage_max, &self.stop);
@@ -82,11 +95,15 @@ impl Publisher {
             if native::generation(consumer).is_none() {
                 return Ok(Outcome::NotMember);
             }
-            if let Some(outcome) = self.settle(consumer, batch, &patience)? {
+            if let Some(outcome) = self.settle(consumer, transaction, &patience)? {
                 return Ok(outcome);
             }
-            let (call, error) = match self.attempt(consumer, batch) {
-                Ok(()) => return Ok(Outcome::Committed),
+            let begun = Instant::now();
+            let (call, error) = match self.attempt(consumer, transaction) {
+                Ok(()) => {
+                    counters.attempts.add(begun.elapsed());
+                    return Ok(Outcome::Committed);
+                }
                 Err(Stumble::NotMember) => return self.leave_open(&patience, counters),
                 Err(Stumble::Failed(call, error)) => (call, error),
             };
@@ -97,6 +114,9 @@ impl Publisher {
                 aborts += 1;
                 if seen.is_group_change() {
                     return Ok(Outcome::NotMember);
+                }
+                if seen.is_refusal() && aborts >= REFUSALS_MAX {
+                    return Ok(Outcome::Refused);
                 }
                 if seen.is_not_permitted() || aborts > ABORTS_MAX {
                     return Err(EngineError::kafka(DOING, &error));
@@ -119,14 +139,14 @@ impl Publisher {
         Ok(Outcome::NotMember)
     }
 
-    fn attempt(&self, consumer: &BaseConsumer<Group>, batch: &Batch) -> Result<(), Stumble> {
+    fn attempt(&self, consumer: &BaseConsumer<Group>, transaction: &Transaction) -> Result<(), Stumble> {
         let failed = |call| move |error| Stumble::Failed(call, error);
         // Without a producer the last rebuild failed, which ended the engine.
         let Some(producer) = &self.producer else { return Err(Stumble::NotMember) };
         producer.begin_transaction().map_err(failed(Call::Begin))?;
-        produce(producer, &batch.publications).map_err(failed(Call::Produce))?;
-        if !batch.spans.is_empty() {
-            let offsets = offsets(batch, self.config.topics.inputs()).map_err(failed(Call::SendOffsets))?;
+        produce(producer, &transaction.publications).map_err(failed(Call::Produce))?;
+        if !transaction.spans.is_empty() {
+            let offsets = offsets(transaction, self.config.topics.inputs()).map_err(failed(Call::SendOffsets))?;
             // Fresh, after the last poll; the same generation before and after makes it that of the metadata between.
             let generation = native::generation(consumer).ok_or(Stumble::NotMember)?;
             let metadata = consumer.group_metadata().ok_or(Stumble::NotMember)?;
@@ -149,7 +169,7 @@ impl Publisher {
         if let Some(old) = self.producer.take() {
             discard(old);
         }
-        self.producer = Some(connect(&self.config, patience)?);
+        self.producer = Some(connect(&self.config, &self.reports, patience)?);
         Ok(())
     }
 
@@ -157,7 +177,7 @@ impl Publisher {
     fn settle(
         &mut self,
         consumer: &BaseConsumer<Group>,
-        batch: &Batch,
+        transaction: &Transaction,
         patience: &Patience,
     ) -> Result<Option<Outcome>, EngineError> {
         if !self.unsettled {
@@ -168,7 +188,7 @@ impl Publisher {
             if native::generation(consumer).is_none() {
                 return Ok(Some(Outcome::NotMember));
             }
-            match consumer.committed_offsets(partitions(batch, self.config.topics.inputs()), CALL_TIMEOUT) {
+            match consumer.committed_offsets(partitions(transaction, self.config.topics.inputs()), CALL_TIMEOUT) {
                 Ok(committed) => break committed,
                 Err(error) => patience.pause("reading committed offsets", &words(&error))?,
             }
@@ -177,17 +197,20 @@ impl Publisher {
             return Ok(Some(Outcome::NotMember));
         }
         let names = self.config.topics.inputs();
-        let found = |input: Input| match committed.find_partition(names[input.topic], input.partition)?.offset() {
-            Offset::Offset(offset) => Some(offset),
-            _ => None,
+        let found = |input: Input| {
+            let element = committed.find_partition(names[input.topic], input.partition)?;
+            match element.offset() {
+                Offset::Offset(offset) => Some((offset, element.metadata() == metadata(&transaction.spans[&input]))),
+                _ => None,
+            }
         };
-        let all = |expected: fn(&crate::engine::batch::Span) -> Option<i64>| {
-            batch.spans.iter().all(|(input, span)| found(*input) == expected(span))
+        let all = |expected: fn(&Span) -> Option<(i64, bool)>| {
+            transaction.spans.iter().all(|(input, span)| found(*input) == expected(span))
         };
         self.unsettled = false;
-        if batch.spans.is_empty() || all(|span| span.previous) {
+        if transaction.spans.is_empty() || all(|span| span.previous.map(|offset| (offset, false))) {
             Ok(None)
-        } else if all(|span| Some(span.next)) {
+        } else if all(|span| Some((span.next, true))) {
             Ok(Some(Outcome::Committed))
         } else {
             Err(EngineError::Undecided(format!(
@@ -198,9 +221,9 @@ impl Publisher {
         }
     }
 
-    /// How far changelogs came by the last commit; nothing after an outcome that had to be asked for.
-    pub fn take_ends(&self) -> Ends {
-        self.producer.as_ref().map(|producer| producer.context().take_ends()).unwrap_or_default()
+    /// What delivery reports told.
+    pub fn reports(&self) -> &Reports {
+        &self.reports
     }
 
     /// Gives the producer up.
@@ -223,18 +246,27 @@ fn again(call: Call, mut run: impl FnMut(Duration) -> Result<(), KafkaError>) ->
     }
 }
 
-fn partitions(batch: &Batch, names: [&str; 2]) -> TopicPartitionList {
+fn partitions(transaction: &Transaction, names: [&str; 4]) -> TopicPartitionList {
     let mut list = TopicPartitionList::new();
-    for input in batch.spans.keys() {
+    for input in transaction.spans.keys() {
         list.add_partition(names[input.topic], input.partition);
     }
     list
 }
 
-fn offsets(batch: &Batch, names: [&str; 2]) -> Result<TopicPartitionList, KafkaError> {
+fn offsets(transaction: &Transaction, names: [&str; 4]) -> Result<TopicPartitionList, KafkaError> {
     let mut list = TopicPartitionList::new();
-    for (input, span) in &batch.spans {
-        list.add_partition_offset(names[input.topic], input.partition, Offset::Offset(span.next))?;
+    for (input, span) in &transaction.spans {
+        let topic = names[input.topic];
+        list.add_partition_offset(topic, input.partition, Offset::Offset(span.next))?;
+        if let Some(mut element) = list.find_partition(topic, input.partition) {
+            element.set_metadata(metadata(span));
+        }
     }
     Ok(list)
+}
+
+/// What goes with an offset: the number of the task's transaction that sent it.
+fn metadata(span: &Span) -> String {
+    format!("transaction {}", span.seq)
 }

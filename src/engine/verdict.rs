@@ -30,7 +30,7 @@ pub fn judge(error: &KafkaError, config: &Config) -> Result<Verdict, EngineError
             )))
         }
         Some(RDKafkaErrorCode::UnknownTopicOrPartition | RDKafkaErrorCode::UnknownTopic) => {
-            Err(EngineError::TopicMissing(config.topics.inputs().join(" or ")))
+            Err(EngineError::TopicMissing(config.topics.inputs().join(", or ")))
         }
         _ => match EngineError::kafka("consuming", error) {
             denied @ EngineError::NotPermitted(_) => Err(denied),

@@ -17,7 +17,7 @@ pub struct Audit {
     pub previous_hash: String,
     /// Clock of the task at the decision.
     pub at: Timestamp,
-    /// `intervention`, `override`, `command` or `task`.
+    /// `intervention`, `override`, `escalation`, `command`, `task` or `registry`.
     pub entity: String,
     /// Id of the record that changed; the topic's key.
     pub entity_id: String,

@@ -16,6 +16,8 @@ pub enum Verb {
     Freeze,
     /// Let automation go on.
     Unfreeze,
+    /// Decide by another version of the registry; the target is the version.
+    Activate,
 }
 
 impl Verb {
@@ -28,6 +30,7 @@ impl Verb {
             Self::Reject => "reject",
             Self::Freeze => "freeze",
             Self::Unfreeze => "unfreeze",
+            Self::Activate => "activate",
         }
     }
 }
@@ -40,7 +43,8 @@ pub struct Command {
     pub command_id: String,
     /// What to do.
     pub verb: Verb,
-    /// What to do it to: an override id (lift), an intervention id (approve, reject), `*` (freeze, unfreeze).
+    /// What to do it to: an override id (lift), an intervention id (approve, reject), `*` (freeze, unfreeze), a registry
+    /// version (activate).
     pub target: String,
     /// approve: the proposal's hash; another hash is refused.
     #[serde(default, skip_serializing_if = "Option::is_none")]

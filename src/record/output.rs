@@ -4,6 +4,7 @@ use serde::Serialize;
 
 use crate::record::audit::Audit;
 use crate::record::escalation::Escalation;
+use crate::record::fleet::FleetRecord;
 use crate::record::intervention::Intervention;
 use crate::record::overrides::Override;
 use crate::record::time::Timestamp;
@@ -21,6 +22,8 @@ pub enum Record {
     Escalation(Box<Escalation>),
     /// For [`Topic::Audit`].
     Audit(Box<Audit>),
+    /// For [`Topic::Fleet`].
+    Fleet(Box<FleetRecord>),
 }
 
 /// One record to publish, or a tombstone.

@@ -43,3 +43,14 @@ impl Position<'_> {
         }
     }
 }
+
+/// A position as it stands in records.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Place {
+    /// The topic it was read from.
+    pub topic: String,
+    /// Its partition.
+    pub partition: i32,
+    /// Its offset in the partition.
+    pub offset: i64,
+}

@@ -11,11 +11,13 @@ pub enum Topic {
     Escalations,
     /// Every transition, hash-chained (delete).
     Audit,
+    /// From the session stage to the fleet stage (delete).
+    Fleet,
 }
 
 impl Topic {
     /// Every output topic.
-    pub const ALL: [Self; 4] = [Self::Interventions, Self::Overrides, Self::Escalations, Self::Audit];
+    pub const ALL: [Self; 5] = [Self::Interventions, Self::Overrides, Self::Escalations, Self::Audit, Self::Fleet];
 
     /// The topic's default name.
     #[must_use]
@@ -25,6 +27,7 @@ impl Topic {
             Self::Overrides => "reflex.overrides",
             Self::Escalations => "reflex.escalations",
             Self::Audit => "reflex.audit",
+            Self::Fleet => FLEET,
         }
     }
 }

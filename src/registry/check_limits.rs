@@ -50,6 +50,12 @@ pub fn zero_names(limits: &Limits) -> Vec<&'static str> {
         field_bytes_max,
         event_bytes_max,
         approval_ms_max,
+        fleet_rows_max,
+        graphs_seen_max,
+        fleet_series_max,
+        fleet_signatures_max,
+        fleet_sessions_max,
+        fleet_sources_max,
     } = *limits;
     let values = [
         ("interventions_per_session_max", u64::from(interventions_per_session_max)),
@@ -67,6 +73,12 @@ pub fn zero_names(limits: &Limits) -> Vec<&'static str> {
         ("field_bytes_max", u64::from(field_bytes_max)),
         ("event_bytes_max", u64::from(event_bytes_max)),
         ("approval_ms_max", approval_ms_max),
+        ("fleet_rows_max", u64::from(fleet_rows_max)),
+        ("graphs_seen_max", u64::from(graphs_seen_max)),
+        ("fleet_series_max", u64::from(fleet_series_max)),
+        ("fleet_signatures_max", u64::from(fleet_signatures_max)),
+        ("fleet_sessions_max", u64::from(fleet_sessions_max)),
+        ("fleet_sources_max", u64::from(fleet_sources_max)),
     ];
     values.into_iter().filter(|(_, value)| *value == 0).map(|(name, _)| name).collect()
 }

@@ -41,6 +41,22 @@ pub struct Limits {
     pub event_bytes_max: u32,
     /// How long a proposal waits for a person. Milliseconds.
     pub approval_ms_max: u64,
+    /// Rows of counts of one bucket of a task between two commits; over: the rarest values of the widest dimension fold into
+    /// `~other` (counted `rows_folded`).
+    pub fleet_rows_max: u32,
+    /// Graphs of a task that are remembered to report their starts; over: the oldest is forgotten, and its ends count as runs
+    /// until its next start.
+    pub graphs_seen_max: u32,
+    /// Graphs and rows of a fleet task with counts of the last hour; over: the one counted least recently is forgotten, rows
+    /// first (counted `series_evicted`).
+    pub fleet_series_max: u32,
+    /// Signatures of a fleet task seen within the last hour; over: the one seen least recently is forgotten.
+    pub fleet_signatures_max: u32,
+    /// Failing sessions of a fleet task within the last hour, once for each of their signatures; over: the one that failed least
+    /// recently is forgotten.
+    pub fleet_sessions_max: u32,
+    /// Session tasks that a fleet task keeps the watermarks of; over: the one silent longest is forgotten.
+    pub fleet_sources_max: u32,
 }
 
 impl Default for Limits {
@@ -63,6 +79,12 @@ impl Default for Limits {
             field_bytes_max: 1024,
             event_bytes_max: 1_048_576,
             approval_ms_max: 86_400_000,
+            fleet_rows_max: 10_000,
+            graphs_seen_max: 10_000,
+            fleet_series_max: 100_000,
+            fleet_signatures_max: 10_000,
+            fleet_sessions_max: 100_000,
+            fleet_sources_max: 10_000,
         }
     }
 }

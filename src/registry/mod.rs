@@ -2,7 +2,7 @@
 //!
 //! In order: a text is cut into parseable documents (`document`), its tables are deserialised one by one (`read`) into
 //! what is written (`settings`), held against each other (`check`) and become values that can be relied on (`model`)
-//! with the places they were written at (`origin`); `lint` looks for what is valid and still wrong. [`load()`] reports
+//! with the places they were written at (`origin`); `lint` looks for what is valid and still wrong; `diff` says what changes between two versions. [`load()`] reports
 //! all problems at once. `canonical` gives the byte form and the version; `query` is what the stages ask.
 //!
 //! Invariant: a `Registry` holds no dangling reference and its version is a pure function of its files' meaning
@@ -12,6 +12,7 @@ mod build;
 mod canonical;
 mod check;
 mod check_limits;
+pub mod diff;
 mod document;
 pub mod glob;
 pub mod limits;
@@ -25,6 +26,7 @@ mod read;
 pub mod set;
 pub mod settings;
 
+pub use diff::diff;
 pub use glob::Glob;
 pub use limits::Limits;
 pub use load::{Loaded, load, load_and_lint};

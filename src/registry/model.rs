@@ -11,8 +11,8 @@ use crate::registry::canonical;
 use crate::registry::glob::Glob;
 use crate::registry::limits::Limits;
 
-/// One version of the whole registry.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+/// One version of the whole registry. The default is none: without a version, with the default limits.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Registry {
     /// Content hash: blake3 (hex, first 32 digits) of [`Registry::canonical_json`], limits included.
     #[serde(skip)]

@@ -1,19 +1,28 @@
-//! Decisions of people on one session, and the freeze of a task. Each command is carried out or refused once, and either
+//! Decisions of people on one session, and what concerns the whole task: freeze, registry. Each command is carried out or refused once, and either
 //! is an audit line.
+
+use std::sync::Arc;
 
 use crate::record::command::{Command, Verb};
 use crate::record::intervention::{Intervention, InterventionStatus as Status};
 use crate::record::position::{Evidence, Position};
+use crate::record::task::Effects;
+use crate::record::task::chain::Transition;
+use crate::registry::Registry;
 use crate::session::Session;
-use crate::session::chain::Transition;
 use crate::session::deadlines::Due;
-use crate::session::effects::Effects;
 use crate::session::intervention::{Waiting, Why};
 use crate::session::table::Serial;
 
 impl Session {
-    /// Carries a command out, or refuses it with a reason.
-    pub(crate) fn command(&mut self, position: Position<'_>, command: &Command, effects: &mut Effects) {
+    /// Carries a command out, or refuses it with a reason. `registry`: the version an activation names.
+    pub(crate) fn command(
+        &mut self,
+        position: Position<'_>,
+        command: &Command,
+        registry: Option<&Arc<Registry>>,
+        effects: &mut Effects,
+    ) {
         if !self.seen.admit(&command.command_id, self.registry.limits.command_ids_max as usize) {
             self.counts.duplicates += 1;
             return;
@@ -28,6 +37,7 @@ impl Session {
                 self.freeze(command, &cause, effects);
                 Ok(())
             }
+            Verb::Activate => self.decide_by(command, registry, &cause, effects),
         };
         let (to, reason) = match outcome {
             Ok(()) => ("done", command.reason.as_str()),
@@ -118,12 +128,39 @@ impl Session {
         let frozen = command.verb == Verb::Freeze;
         let words = |frozen: bool| if frozen { "frozen" } else { "running" };
         let from = words(std::mem::replace(&mut self.frozen, frozen));
+        self.task_moved("task", from, words(frozen), command, cause, effects);
+    }
+
+    fn decide_by(
+        &mut self,
+        command: &Command,
+        registry: Option<&Arc<Registry>>,
+        cause: &Evidence,
+        effects: &mut Effects,
+    ) -> Result<(), &'static str> {
+        let registry = registry.filter(|registry| registry.version == command.target).ok_or("no_such_registry")?;
+        let from = self.registry.version.clone();
+        self.activate(Arc::clone(registry));
+        self.task_moved("registry", &from, &registry.version, command, cause, effects);
+        Ok(())
+    }
+
+    /// The audit line of something that concerns the whole task.
+    fn task_moved(
+        &mut self,
+        entity: &str,
+        from: &str,
+        to: &str,
+        command: &Command,
+        cause: &Evidence,
+        effects: &mut Effects,
+    ) {
         let task = self.task.clone();
         let transition = Transition {
-            entity: "task",
+            entity,
             entity_id: &task,
-            from: Some(from),
-            to: words(frozen),
+            from: Some(from).filter(|from| !from.is_empty()),
+            to,
             reason: Some(&command.reason),
             author: Some(&command.author),
             cause: Some(cause.clone()),

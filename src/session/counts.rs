@@ -59,4 +59,79 @@ pub struct Counts {
     pub sessions_evicted: u64,
     /// Failures not tracked because a limit was reached.
     pub untracked: u64,
+    /// Rows of counts folded into others because a limit was reached.
+    pub rows_folded: u64,
+}
+
+impl Counts {
+    /// Adds what another task counted.
+    pub fn add(&mut self, other: &Self) {
+        let mut other = other.clone();
+        for (sum, count) in self.each().into_iter().zip(other.each()) {
+            *sum += *count;
+        }
+    }
+
+    fn each(&mut self) -> [&mut u64; 28] {
+        let Self {
+            events,
+            unknown_types,
+            runtime_events,
+            shadow_events,
+            failures,
+            interrupts,
+            late,
+            stale,
+            duplicates,
+            signatures,
+            unmatched,
+            attached,
+            interventions,
+            applied,
+            observed,
+            proposed,
+            rejected,
+            expired,
+            refused,
+            limited,
+            overrides_published,
+            overrides_removed,
+            escalations,
+            commands,
+            commands_refused,
+            sessions_evicted,
+            untracked,
+            rows_folded,
+        } = self;
+        [
+            events,
+            unknown_types,
+            runtime_events,
+            shadow_events,
+            failures,
+            interrupts,
+            late,
+            stale,
+            duplicates,
+            signatures,
+            unmatched,
+            attached,
+            interventions,
+            applied,
+            observed,
+            proposed,
+            rejected,
+            expired,
+            refused,
+            limited,
+            overrides_published,
+            overrides_removed,
+            escalations,
+            commands,
+            commands_refused,
+            sessions_evicted,
+            untracked,
+            rows_folded,
+        ]
+    }
 }

@@ -10,11 +10,11 @@ use crate::record::intervention::{Action, Intervention, InterventionKind, Interv
 use crate::record::output::{Output, Record};
 use crate::record::position::Evidence;
 use crate::record::scope::Scope;
+use crate::record::task::Effects;
+use crate::record::task::chain::Transition;
 use crate::record::topic::Topic;
 use crate::registry::{Mode, Response, Signal};
-use crate::session::chain::Transition;
 use crate::session::deadlines::Due;
-use crate::session::effects::Effects;
 use crate::session::guards::Limit;
 use crate::session::response::{Case, Plan};
 use crate::session::table::Serial;

@@ -6,9 +6,9 @@ use twox_hash::XxHash3_64;
 
 use crate::record::event::{Event, EventType, Route};
 use crate::record::intervention::InterventionStatus as Status;
+use crate::record::task::Effects;
 use crate::record::time::Timestamp;
 use crate::session::deadlines::Due;
-use crate::session::effects::Effects;
 use crate::session::guards::irreversible_runs;
 use crate::session::ids;
 use crate::session::intervention::Why;

@@ -7,11 +7,10 @@
 //! Invariant: the same inputs in the same order give the same effects, byte for byte, and a healthy event of a session
 //! without a failure allocates nothing (`tests/determinism.rs`, `tests/allocation.rs`).
 
-pub mod chain;
 pub mod commands;
 pub mod counts;
 pub mod deadlines;
-pub mod effects;
+pub mod exposure;
 pub mod guards;
 pub mod ids;
 pub mod intervention;
@@ -22,16 +21,15 @@ pub mod normalise;
 pub mod overrides;
 pub mod rate;
 pub mod response;
-pub mod seen;
+pub mod rows;
 pub mod signature;
 pub mod state;
 pub mod table;
 pub mod track;
 
+pub use crate::record::task::{Change, Effects, RestoreError};
 pub use counts::Counts;
-pub use effects::Effects;
-pub use state::entry::Change;
-pub use state::restore::{Restore, RestoreError};
+pub use state::restore::Restore;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -39,11 +37,12 @@ use std::sync::Arc;
 use crate::record::command::Command;
 use crate::record::event::{Event, EventType, Route};
 use crate::record::position::Position;
+use crate::record::task::chain::Chain;
+use crate::record::task::seen::Seen;
 use crate::record::time::Timestamp;
 use crate::registry::Registry;
-use crate::session::chain::Chain;
+use crate::session::exposure::Exposure;
 use crate::session::guards::Guards;
-use crate::session::seen::Seen;
 use crate::session::state::Marks;
 use crate::session::table::Table;
 
@@ -66,6 +65,15 @@ pub enum Input<'a> {
         position: Position<'a>,
         /// The command.
         command: &'a Command,
+    },
+    /// The activation of a registry version.
+    Activation {
+        /// Where it stands in the log.
+        position: Position<'a>,
+        /// The command.
+        command: &'a Command,
+        /// The version it names; none: there is no such version, it is refused.
+        registry: Option<&'a Arc<Registry>>,
     },
     /// Time has passed.
     Tick,
@@ -99,6 +107,9 @@ pub struct Session {
     guards: Guards,
     chain: Chain,
     seen: Seen,
+    /// Graphs that reported a start: their runs are counted by starts.
+    graphs: Seen,
+    exposure: Exposure,
     counts: Counts,
     marks: Marks,
 }
@@ -110,18 +121,21 @@ impl Session {
     /// An empty task; `task` names it in the audit chain (`session/PARTITION`).
     #[must_use]
     pub fn new(task: &str, registry: Arc<Registry>) -> Self {
+        let dimensions = dimensions(&registry);
         Self {
             task: task.to_owned(),
             now: Timestamp::MIN,
             irreversible_nodes: signature::irreversible_nodes(&registry),
-            dimensions: dimensions(&registry),
+            exposure: Exposure::new(&registry, &dimensions),
+            dimensions,
             marks: Marks::new(&registry),
             registry,
             frozen: false,
             table: Table::default(),
             guards: Guards::default(),
             chain: Chain::new(task),
-            seen: Seen::default(),
+            seen: Seen::new('c'),
+            graphs: Seen::new('g'),
             counts: Counts::default(),
         }
     }
@@ -143,7 +157,8 @@ impl Session {
                 };
                 self.event(&arrival, effects);
             }
-            Input::Command { position, command } => self.command(position, command, effects),
+            Input::Command { position, command } => self.command(position, command, None, effects),
+            Input::Activation { position, command, registry } => self.command(position, command, registry, effects),
             Input::Tick => {}
         }
     }
@@ -161,8 +176,14 @@ impl Session {
             EventType::NodeStarted | EventType::NodeCompleted | EventType::Progress | EventType::ArtifactProduced => {
                 self.went_on(event);
             }
-            EventType::GraphStarted => self.graph_started(event),
-            EventType::GraphCompleted => self.run_ended(arrival, effects),
+            EventType::GraphStarted => {
+                self.expose(arrival);
+                self.graph_started(event);
+            }
+            EventType::GraphCompleted => {
+                self.expose(arrival);
+                self.run_ended(arrival, effects);
+            }
             EventType::GraphFailed => {
                 if self.graph_failed(arrival, effects) {
                     self.run_ended(arrival, effects);
@@ -186,6 +207,24 @@ impl Session {
     #[must_use]
     pub fn counts(&self) -> &Counts {
         &self.counts
+    }
+
+    /// What it decides by; a registry without a version: none was ever activated.
+    #[must_use]
+    pub fn registry(&self) -> &Arc<Registry> {
+        &self.registry
+    }
+
+    /// The clock of the task; none: it took nothing yet.
+    #[must_use]
+    pub fn watermark(&self) -> Option<Timestamp> {
+        Some(self.now).filter(|now| *now > Timestamp::MIN)
+    }
+
+    /// What the tracked sessions take in memory, indexes and what changed since the last commit not counted.
+    #[must_use]
+    pub fn state_bytes(&self) -> u64 {
+        self.table.bytes
     }
 
     /// Use of the guards now: live overrides and tracked sessions.

@@ -6,16 +6,16 @@ use serde::{Deserialize, Serialize};
 
 use crate::record::escalation::Escalation;
 use crate::record::event::Route;
+use crate::record::fleet::{FleetRecord, OTHER, SignatureRow};
 use crate::record::intervention::Action;
-use crate::record::observation::{Observation, SignatureRow};
 use crate::record::output::{Output, Record};
 use crate::record::overrides::{OverrideKind, Resume};
-use crate::record::position::Evidence;
+use crate::record::position::{Evidence, Place};
 use crate::record::signature::Signature;
+use crate::record::task::Effects;
+use crate::record::task::chain::Transition;
 use crate::record::topic::Topic;
 use crate::registry::{Response, Signal};
-use crate::session::chain::Transition;
-use crate::session::effects::Effects;
 use crate::session::ids;
 use crate::session::table::Serial;
 use crate::session::{Arrival, Session};
@@ -246,12 +246,17 @@ impl Session {
     /// Notes a signature for the fleet; `position` is that of the event that made it.
     pub(crate) fn observe(&self, case: &Case<'_>, signal: Option<&Signal>, position: Evidence, effects: &mut Effects) {
         let event = case.arrival.event;
+        let value_bytes_max = self.registry.limits.field_bytes_max as usize;
         let dimensions = self.dimensions.iter().filter_map(|dimension| {
             let value = event.dimension(dimension)?;
-            Some((dimension.clone(), value.into_owned()))
+            let value = if value.len() > value_bytes_max { OTHER.to_owned() } else { value.into_owned() };
+            Some((dimension.clone(), value))
         });
-        effects.observations.push(Observation::Signature(Box::new(SignatureRow {
+        let Evidence { topic, partition, offset, event_id, exhausted_by } = position;
+        let row = SignatureRow {
             graph: event.graph.to_string(),
+            source: self.task.clone(),
+            source_watermark: self.now,
             signature: case.signature.clone(),
             fingerprint: case.fingerprint.clone(),
             signal: signal.map(|signal| signal.code.clone()),
@@ -263,8 +268,11 @@ impl Session {
             route: event.route().clone(),
             override_id: event.override_id.as_deref().map(str::to_owned),
             override_attempt: event.override_attempt,
-            position,
-        })));
+            event_id,
+            position: Place { topic, partition, offset },
+            exhausted_by,
+        };
+        effects.outputs.push(self.to_fleet(FleetRecord::Signature(row)));
     }
 }
 

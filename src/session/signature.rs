@@ -4,8 +4,8 @@ use crate::record::event::{Event, EventType, FailureClass, Route};
 use crate::record::observation::{FailureRow, Observation};
 use crate::record::position::Evidence;
 use crate::record::signature::Signature;
+use crate::record::task::Effects;
 use crate::registry::{Graph, Registry};
-use crate::session::effects::Effects;
 use crate::session::lane::Lane;
 use crate::session::normalise::Facts;
 use crate::session::response::Case;
@@ -105,9 +105,11 @@ impl Session {
         };
         let known = self.table.find(event.tenant.as_deref(), &event.session_id);
         if arrival.late || (known.is_none() && facts.is_empty()) {
+            self.expose(arrival);
             return true;
         }
         let Some(serial) = self.admit(arrival) else { return false };
+        self.expose(arrival);
         let last = self.table.get(serial).and_then(|tracked| {
             let run = tracked.run_index(&event.graph, event.run_id.as_deref(), *event.route() == Route::Shadow)?;
             let place = tracked.runs[run].last_failing(Lane::of(event))?;

@@ -118,6 +118,8 @@ pub struct Table {
     pub deadlines: Deadlines,
     /// The next serial.
     pub next: Serial,
+    /// Bytes of the packed sessions.
+    pub bytes: u64,
 }
 
 impl Table {
@@ -327,11 +329,13 @@ impl Table {
     /// there before.
     pub fn put(&mut self, serial: Serial, tracked: Option<(&Tracked, u128)>) -> Option<u128> {
         let packed = tracked.map(|(tracked, hash)| Packed::new(tracked, hash, &mut self.names));
+        self.bytes += packed.as_ref().map_or(0, Packed::bytes);
         let before = match packed {
             Some(packed) => self.packed.insert(serial, packed),
             None => self.packed.remove(&serial),
         };
         before.map(|before| {
+            self.bytes -= before.bytes();
             before.release(&mut self.names);
             before.hash()
         })

@@ -354,6 +354,15 @@ impl Run {
         self.nodes.iter().all(|node| node.last_failed == 0 || node.last_shape < node.shapes.len())
     }
 
+    /// Whether it produced the required artifacts of the nodes known on a lane; none where no such node has one.
+    #[must_use]
+    pub fn artifacts_present<'g>(&self, lane: Lane<'_>, of: impl Fn(&str) -> Option<&'g str>) -> Option<bool> {
+        let nodes = self.nodes.iter().filter(|node| node.is_on(lane));
+        let mut required = nodes.filter_map(|node| of(node.name.as_deref()?)).peekable();
+        required.peek()?;
+        Some(required.all(|artifact| self.has_produced(artifact)))
+    }
+
     /// Whether the artifact was produced since the run's first failure.
     #[must_use]
     pub fn has_produced(&self, artifact: &str) -> bool {

@@ -11,8 +11,10 @@ use reflex::record::codec::{RecordKind, Schemas, json};
 use reflex::record::command::Command;
 use reflex::record::escalation::Escalation;
 use reflex::record::event::{Event, EventType, Route};
+use reflex::record::fleet::FleetRecord;
 use reflex::record::intervention::Intervention;
 use reflex::record::overrides::Override;
+use reflex::record::sketch::BUCKET_MAX;
 use reflex::record::time::Timestamp;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -200,6 +202,59 @@ fn audit() -> Json {
     record(&texts, vec![("seq", whole(i64::MAX)), ("at", time()), ("cause?", evidence())])
 }
 
+fn rows() -> Json {
+    let count = || (1..=i64::MAX).prop_map(Value::from).boxed();
+    let latency = prop::collection::btree_map(0_u16..=BUCKET_MAX, 1..=i64::MAX, 1..4);
+    let some = |json: Json| {
+        json.prop_filter("written only where there is one", |map| !map.as_object().is_none_or(Map::is_empty))
+    };
+    let counts = ["runs_started?", "runs_completed?", "runs_failed?", "artifacts_present?", "artifacts_missing?"];
+    let others = [
+        ("late?", Just(Value::Bool(true)).boxed()),
+        ("dimensions?", some(map(word())).boxed()),
+        ("override_attempt?", number()),
+        ("latency?", latency.prop_map(|buckets| json!(Vec::from_iter(buckets))).boxed()),
+    ];
+    let others = others.into_iter().chain(counts.map(|name| (name, count()))).collect();
+    let row = record(&["route", "schema_ref?", "override_id?"], others);
+    let others = vec![
+        ("kind", Just(json!("rows")).boxed()),
+        ("bucket", time()),
+        ("source_watermark", time()),
+        ("rows", list(row)),
+    ];
+    record(&["graph", "source"], others)
+}
+
+fn signature_row() -> Json {
+    let position = record(&["topic"], vec![("partition", whole(i32::MAX.into())), ("offset", whole(i64::MAX))]);
+    let dimensions =
+        map(word()).prop_filter("written only where there is one", |map| !map.as_object().is_none_or(Map::is_empty));
+    let texts = [
+        "graph",
+        "source",
+        "fingerprint",
+        "signal?",
+        "session_id",
+        "tenant?",
+        "run_id?",
+        "schema_ref?",
+        "route",
+        "override_id?",
+        "event_id",
+        "exhausted_by?",
+    ];
+    let others = vec![
+        ("kind", Just(json!("signature")).boxed()),
+        ("source_watermark", time()),
+        ("signature", signature()),
+        ("dimensions?", dimensions.boxed()),
+        ("override_attempt?", number()),
+        ("position", position),
+    ];
+    record(&texts, others)
+}
+
 fn event() -> Json {
     let code = prop_oneof![word(), any::<i64>().prop_map(Value::from)].boxed();
     let cause = record(&["class?", "message?"], vec![("code?", code.clone())]);
@@ -293,6 +348,17 @@ proptest! {
     #[test]
     fn audits_survive_avro(record in audit()) {
         typed_round_trip::<Audit>(RecordKind::Audit, &record)?;
+    }
+
+    #[test]
+    fn records_for_the_fleet_survive_avro(record in prop_oneof![rows(), signature_row()]) {
+        let read = avro_round_trip(RecordKind::Fleet, &record)?;
+        let typed = match read["kind"].as_str() {
+            Some("rows") => serde_json::from_value(read).map(FleetRecord::Rows),
+            _ => serde_json::from_value(read).map(FleetRecord::Signature),
+        };
+        let typed = typed.map_err(|error| TestCaseError::fail(error.to_string()))?;
+        prop_assert_eq!(&serde_json::to_value(&typed).expect("JSON"), &record);
     }
 
     #[test]

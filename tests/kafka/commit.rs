@@ -6,7 +6,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use rdkafka::producer::{BaseRecord, Producer};
-use reflex::engine::{Cluster, Config, Progress, run};
+use reflex::engine::{Cluster, Config, Progress, Registries, run};
 use reflex::registry::{SourceFile, load};
 
 use super::world::{World, story, transactional};
@@ -59,7 +59,7 @@ fn a_commit_does_not_wait_for_the_flush_inside() {
         let stop = Arc::clone(&stop);
         thread::spawn(move || {
             let ended = Arc::clone(&stop);
-            run(config, Arc::new(registry()), &stop, &mut |progress| {
+            run(config, Registries::Fixed(Arc::new(registry())), &stop, &mut |progress| {
                 if let Progress::Committed(counters) = progress {
                     ended.fetch_or(counters.transactions >= COMMITS, Ordering::Relaxed);
                 }

@@ -22,11 +22,14 @@ fn without_a_broker_it_says_so_in_time() {
 }
 
 #[test]
-fn a_missing_topic_is_named_with_what_creates_it() {
+fn missing_topics_are_named_with_what_creates_them() {
     let world = World::bare("missing");
     let (code, text) = refused(&world, &[]);
     assert_eq!(code, Some(69), "{text}");
-    assert!(text.contains(&format!("topic {} does not exist", world.topics().events)), "{text}");
+    assert!(text.contains("17 topics do not exist"), "{text}");
+    for topic in [world.topics().events, world.topics().registry, world.topics().tape_fleet] {
+        assert!(text.contains(&format!(" {topic},")), "{topic}: {text}");
+    }
     assert!(text.contains("reflex topics apply"), "{text}");
 }
 

@@ -7,7 +7,7 @@ use super::world::{Running, World, story};
 
 /// Partitions that were loaded from their local stores.
 fn loaded(log: &str) -> usize {
-    log.lines().filter(|line| line.contains("from its local store")).count()
+    log.lines().filter(|line| line.contains("from its local store") && line.contains("loaded session/")).count()
 }
 
 fn events(names: &[String]) -> Vec<Value> {

@@ -102,6 +102,8 @@ impl World {
         command
             .env("REFLEX_BOOTSTRAP_SERVERS", &self.bootstrap)
             .env("REFLEX_GROUP", &self.name)
+            // The broker of the tests is alone.
+            .env("REFLEX_DEV", "true")
             .env("REFLEX_DATA_DIR", self.folder.path().join("data"))
             .args(arguments)
             .stdin(Stdio::null());

@@ -43,6 +43,10 @@ impl Ledger {
             assert!(self.last_at.is_none_or(|last| last <= output.at), "records never go back in time: {output:?}");
             assert!(output.at <= clock, "nothing is decided in the future: {output:?}");
             self.last_at = Some(output.at);
+            if let Some(Record::Fleet(record)) = &output.value {
+                assert_eq!((output.topic, &output.key, record.source().1), (Topic::Fleet, &record.key(), output.at));
+                continue;
+            }
             if let Some(Record::Audit(audit)) = &output.value {
                 assert!(stands_alone(audit), "a transition without its record: {audit:?}");
                 self.audit(audit, output);
@@ -86,7 +90,7 @@ impl Ledger {
                 assert!(record.evidence.last().is_some_and(|last| last.exhausted_by.is_some()), "{record:?}");
                 ("escalation", record.escalation_id.clone(), None, String::from("raised"))
             }
-            Some(Record::Audit(_)) => unreachable!("handled before"),
+            Some(Record::Audit(_) | Record::Fleet(_)) => unreachable!("handled before"),
             None => {
                 assert_eq!(output.topic, Topic::Overrides, "only overrides have tombstones");
                 let ended = self.live.remove(&output.key).expect("a tombstone ends what lives");

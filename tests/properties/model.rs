@@ -5,7 +5,8 @@ use proptest::collection::vec;
 use proptest::option;
 use proptest::prelude::*;
 use proptest::sample::select;
-use reflex::record::observation::Observation;
+use reflex::record::fleet::FleetRecord;
+use reflex::record::output::Record;
 use serde_json::{Map, json};
 
 use crate::draft::{self, put};
@@ -220,12 +221,12 @@ fn told() -> impl Strategy<Value = Told> {
 
 /// What a step observed: node, shape and what spent the budget of an exhausted signature.
 fn observed(done: &Done) -> Option<(Option<String>, String, String)> {
-    done.observations.iter().find_map(|observation| match observation {
-        Observation::Signature(row) if row.signature.retry_budget_exhausted => {
-            let by = row.position.exhausted_by.clone().unwrap_or_default();
-            Some((row.signature.node.clone(), row.signature.failure_shape.clone(), by))
-        }
-        Observation::Signature(_) | Observation::Failure(_) => None,
+    done.outputs.iter().find_map(|output| {
+        let Some(Record::Fleet(record)) = &output.value else { return None };
+        let FleetRecord::Signature(row) = &**record else { return None };
+        let by = row.exhausted_by.clone().unwrap_or_default();
+        let signature = &row.signature;
+        signature.retry_budget_exhausted.then(|| (signature.node.clone(), signature.failure_shape.clone(), by))
     })
 }
 

@@ -6,6 +6,8 @@ use std::sync::Arc;
 
 use reflex::record::codec::json;
 use reflex::record::command::{Command, Verb};
+use reflex::record::event::Route;
+use reflex::record::fleet::FleetRecord;
 use reflex::record::intervention::InterventionStatus;
 use reflex::record::observation::Observation;
 use reflex::record::output::{Output, Record};
@@ -260,7 +262,7 @@ impl World {
                 _ => drop(self.waiting.remove(&output.key)),
             },
             None => drop(self.live.remove(&output.key)),
-            Some(Record::Escalation(_) | Record::Audit(_)) => {}
+            Some(Record::Escalation(_) | Record::Audit(_) | Record::Fleet(_)) => {}
         }
     }
 }
@@ -286,10 +288,26 @@ pub fn by_number(done: &[Done]) -> BTreeMap<i64, String> {
             audit.seq = 0;
             audit.previous_hash.clear();
         }
+        if let Some(Record::Fleet(record)) = &mut output.value
+            && let FleetRecord::Signature(row) = &mut **record
+        {
+            // A draft's `$own` is the override that lives when the event comes.
+            row.override_id = None;
+        }
         output
     };
-    let published = done.iter().filter(|done| !done.outputs.is_empty());
-    published.map(|done| (done.number, bytes(&done.outputs.iter().map(plain).collect::<Vec<_>>()))).collect()
+    let published = |done: &Done| done.outputs.iter().filter(|output| !is_of_shadow(output)).map(plain).collect();
+    let published = done.iter().map(|done| (done.number, published(done)));
+    published
+        .filter(|(_, outputs): &(_, Vec<_>)| !outputs.is_empty())
+        .map(|(at, outputs)| (at, bytes(&outputs)))
+        .collect()
+}
+
+/// Whether it tells the fleet stage of a failure on a shadow: evidence of its recovery, for nothing else.
+fn is_of_shadow(output: &Output) -> bool {
+    let Some(Record::Fleet(record)) = &output.value else { return false };
+    matches!(&**record, FleetRecord::Signature(row) if row.route == Route::Shadow)
 }
 
 /// The first step that two runs differ in, in words.

@@ -8,7 +8,7 @@ use reflex::engine::store::check::State;
 use reflex::engine::store::follow::{Source, Take, Wanted};
 use reflex::engine::store::keeper::{Keeper, Loaded, Mark};
 use reflex::engine::store::{Kind, Settings, Task};
-use reflex::session::state::entry;
+use reflex::record::task::entry;
 
 /// Both kinds of store on disk.
 pub const KINDS: [Kind; 2] = [Kind::Sled, Kind::Fjall];

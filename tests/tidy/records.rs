@@ -10,25 +10,28 @@ use crate::tree::{self, File};
 
 /// Modules of `src/record/` whose type is a record of a topic, with the name of its schema. `override` is a reserved
 /// word of Rust, hence the plural of the module.
-const RECORDS: [(&str, &str); 7] = [
+const RECORDS: [(&str, &str); 8] = [
     ("event", "event"),
     ("command", "command"),
     ("intervention", "intervention"),
     ("overrides", "override"),
     ("escalation", "escalation"),
     ("audit", "audit"),
+    ("fleet", "fleet"),
     ("dead_letter", "dead_letter"),
 ];
 
 /// Modules whose types are parts of records, or travel inside the program only, with what they are.
-const PARTS: [(&str, &str); 9] = [
+const PARTS: [(&str, &str); 11] = [
     ("object", "one JSON object as bytes: part of an event"),
-    ("observation", "rows for the fleet stage; its topic comes with that stage"),
+    ("observation", "what the replay report counts; never on a topic"),
     ("open_enum", "words that may grow"),
     ("output", "a record on its way out"),
     ("position", "topic, partition, offset: part of evidence"),
     ("scope", "part of interventions and overrides"),
     ("signature", "part of interventions"),
+    ("sketch", "part of rows for the fleet stage"),
+    ("task", "entries of state travel on changelogs, for the engine alone"),
     ("text", "text of an event"),
     ("time", "a time"),
 ];

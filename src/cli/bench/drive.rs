@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use crate::cli::bench::usage;
 use crate::cli::exit::{Exit, Failure};
-use crate::engine::{self, Config, Counters, EngineError, Progress};
+use crate::engine::{self, Config, Counters, EngineError, Progress, Registries};
 use crate::registry::Registry;
 
 /// Longest time without a commit; over: the run has failed.
@@ -73,7 +73,7 @@ impl Worker {
         let (stopped, shown) = (Arc::clone(stop), Arc::clone(&committed));
         let work = move || {
             let mut begun = false;
-            engine::run(config, registry, &stopped, &mut |progress| match progress {
+            engine::run(config, Registries::Fixed(registry), &stopped, &mut |progress| match progress {
                 Progress::Assigned(tasks) if tasks > 0 && !begun => {
                     begun = true;
                     // Nobody listens any more: the run was given up.

@@ -19,6 +19,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use crate::cli::engine_config::config;
 use crate::cli::exit::{Exit, Failure};
 use crate::cli::failure::unwritable;
 use crate::cli::settings::Resolved;
@@ -97,8 +98,10 @@ pub fn run(args: &Args, resolved: &Resolved, out: &mut dyn Write) -> Result<Exit
     let name = run_name();
     let config = Config {
         group: format!("reflex-bench-{name}"),
+        // Its topics have one copy: it measures, it keeps nothing.
+        dev: true,
         check_topics: true,
-        ..run::config(&resolved.settings, "bench")?
+        ..config(&resolved.settings, "bench")?
     };
     let kept = args.reuse.then(|| ground::kept(args.plan(), usize::from(args.partitions)));
     let events = args.topic.as_ref().or(kept.as_ref());

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use crate::cli::exit::{Exit, Failure};
 use crate::cli::failure::unwritable;
 use crate::engine::embedded::EmbeddedBroker;
-use crate::engine::{self, Cluster, Config, Counters, EngineError, Progress, TopicNames};
+use crate::engine::{self, Cluster, Config, Counters, EngineError, Progress, Registries, TopicNames};
 use crate::registry::{Registry, SourceFile, load_and_lint};
 use runtime::Runtime;
 
@@ -105,7 +105,7 @@ impl Processor {
         let stopped = Arc::clone(&stop);
         let (assigned, wait) = mpsc::channel();
         let thread = thread::spawn(move || {
-            engine::run(config, registry, &stopped, &mut |progress| {
+            engine::run(config, Registries::Fixed(registry), &stopped, &mut |progress| {
                 if matches!(progress, Progress::Assigned(_)) {
                     // Nobody listens any more after the first: that is fine.
                     let _ = assigned.send(());

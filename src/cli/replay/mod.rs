@@ -12,7 +12,7 @@ use crate::cli::exit::{Exit, Failure};
 use crate::cli::failure::unwritable;
 use crate::record::position::Position;
 use crate::record::time::Timestamp;
-use crate::record::topic;
+use crate::record::topic::{self, Topic};
 use crate::registry::Registry;
 use crate::session::{Counts, Effects, Input, Session};
 use diff::Decisions;
@@ -79,7 +79,8 @@ fn replay(log: Log<'_>, registry: &Arc<Registry>, shape: Shape, out: &mut dyn Wr
     let counts = drive(&log, registry, |at, effects| {
         gather.effects(at, effects);
         if shape == Shape::Ndjson && written.is_ok() {
-            written = effects.outputs.iter().try_for_each(|output| write_line(output, out));
+            let published = effects.outputs.iter().filter(|output| output.topic != Topic::Fleet);
+            written = published.into_iter().try_for_each(|output| write_line(output, out));
         }
     });
     written.map_err(unwritable)?;

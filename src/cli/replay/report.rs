@@ -8,7 +8,8 @@ use serde_json::{Map, Value};
 
 use crate::cli::replay::log::Malformed;
 use crate::record::event::{Event, Route};
-use crate::record::observation::{FailureRow, Observation, SignatureRow};
+use crate::record::fleet::{FleetRecord, SignatureRow};
+use crate::record::observation::{FailureRow, Observation};
 use crate::record::output::{Output, Record};
 use crate::record::signature::Signature;
 use crate::record::time::Timestamp;
@@ -133,11 +134,10 @@ impl Gather {
         for observation in &effects.observations {
             match observation {
                 Observation::Failure(row) if row.route != Route::Shadow => self.failure(at, row),
-                Observation::Signature(row) if row.route != Route::Shadow => self.signature(at, row),
-                Observation::Failure(_) | Observation::Signature(_) => {}
+                Observation::Failure(_) => {}
             }
         }
-        effects.outputs.iter().for_each(|output| self.output(output));
+        effects.outputs.iter().for_each(|output| self.output(at, output));
     }
 
     fn failure(&mut self, at: Timestamp, row: &FailureRow) {
@@ -155,12 +155,21 @@ impl Gather {
         seen.fingerprint.clone_from(&row.fingerprint);
     }
 
-    fn output(&mut self, output: &Output) {
+    fn output(&mut self, at: Timestamp, output: &Output) {
+        if let Some(Record::Fleet(record)) = &output.value {
+            // It stays within the stages.
+            if let FleetRecord::Signature(row) = &**record
+                && row.route != Route::Shadow
+            {
+                self.signature(at, row);
+            }
+            return;
+        }
         *self.published.entry(output.topic.name()).or_default() += 1;
         match &output.value {
             Some(Record::Intervention(record)) => drop(self.interventions.insert(record.intervention_id.clone())),
             Some(Record::Override(record)) => drop(self.overrides.insert(record.override_id.clone())),
-            Some(Record::Escalation(_) | Record::Audit(_)) | None => {}
+            Some(Record::Escalation(_) | Record::Audit(_) | Record::Fleet(_)) | None => {}
         }
     }
 

@@ -281,6 +281,7 @@ fn problems(resolved: &Resolved) -> Vec<String> {
         ("broker_timeout_ms", settings.broker_timeout_ms),
         ("broker_outage_ms_max", settings.broker_outage_ms_max),
         ("batch_events_max", u64::from(settings.batch_events_max)),
+        ("http_connections_max", u64::from(settings.http_connections_max)),
     ] {
         if number == 0 {
             refuse(key, "0 would stop everything");

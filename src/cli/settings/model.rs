@@ -48,8 +48,12 @@ pub struct Settings {
     pub group: String,
     /// Name of the process in the group; empty: made once and kept in the data directory.
     pub instance: String,
-    /// Address of the HTTP service; empty: none. Accepted, not used yet.
+    /// Address of the HTTP service; empty: none.
     pub http: String,
+    /// Names, separated by commas, by which requests may address the HTTP service, besides `localhost` and its addresses.
+    pub http_hosts: String,
+    /// Connections to the HTTP service at a time; over: 503.
+    pub http_connections_max: u32,
     /// How results are written.
     pub output: Output,
     /// How output records are written.
@@ -66,6 +70,8 @@ pub struct Settings {
     pub broker_outage_ms_max: u64,
     /// Whether a task that has state, but whose group has no offsets, begins at the earliest offset; else it refuses.
     pub start_at_earliest: bool,
+    /// Whether one copy of everything is enough: a single broker, to try things on.
+    pub dev: bool,
     /// Local store of state: a disposable copy, in `data_dir`.
     pub store: Kind,
     /// A local store older than this is not used.
@@ -92,6 +98,8 @@ impl Default for Settings {
             group: "reflex".into(),
             instance: String::new(),
             http: String::new(),
+            http_hosts: String::new(),
+            http_connections_max: 256,
             output: Output::Table,
             encoding: Encoding::Json,
             commit_interval_ms: 1000,
@@ -102,6 +110,7 @@ impl Default for Settings {
             start_at_earliest: false,
             store: Kind::Fjall,
             store_age_ms_max: 43_200_000,
+            dev: false,
             topics: Topics::default(),
             input: Input::default(),
             avro: Avro::default(),

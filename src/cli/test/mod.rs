@@ -162,7 +162,7 @@ impl Stage {
                         self.name("$content_hash", &proposal.content_hash);
                     }
                 }
-                Some(Record::Escalation(_) | Record::Audit(_)) | None => {}
+                Some(Record::Escalation(_) | Record::Audit(_) | Record::Fleet(_)) | None => {}
             }
             self.pending.push_back(output);
         }
@@ -183,9 +183,7 @@ impl Stage {
     }
 
     fn expect(&mut self, topic: &str, expected: &Expected) -> Result<(), String> {
-        if topic != Topic::Audit.name() {
-            self.skip_audit();
-        }
+        self.skip_but(topic);
         let Some(output) = self.pending.pop_front() else { return Err(format!("expected {topic}, nothing came")) };
         let came = describe(&output);
         let fits = output.topic.name() == topic
@@ -204,15 +202,17 @@ impl Stage {
         if fits { Ok(()) } else { Err(format!("expected {topic} {wanted}\n    came {came}")) }
     }
 
-    fn skip_audit(&mut self) {
-        while self.pending.front().is_some_and(|output| output.topic == Topic::Audit) {
+    /// Skips what a scenario need not speak of, unless it does: audit lines, and what goes to the fleet stage.
+    fn skip_but(&mut self, topic: &str) {
+        let is_silent = |output: &Output| [Topic::Audit, Topic::Fleet].contains(&output.topic);
+        while self.pending.front().is_some_and(|output| is_silent(output) && output.topic.name() != topic) {
             self.pending.pop_front();
         }
     }
 
     /// Nothing unexpected is left. `strictly` words the complaint of an `expect nothing` line.
     fn settled(&mut self, strictly: bool) -> Result<(), String> {
-        self.skip_audit();
+        self.skip_but("");
         match self.pending.front() {
             None => Ok(()),
             Some(output) if strictly => Err(format!("expected nothing, came {}", describe(output))),

@@ -1,5 +1,6 @@
 //! The one place with `unsafe`: what librdkafka knows and rust-rdkafka does not show, or shows by panicking.
 
+pub mod describe;
 pub mod inbox;
 
 use std::ffi::CStr;

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::engine::config::Config;
 use crate::engine::error::EngineError;
-use crate::engine::producer::Ends;
+use crate::engine::place::TaskId;
 use crate::engine::store::follow::Brokers;
 use crate::engine::store::keeper::{Keeper, Mark};
 use crate::engine::store::{Settings, Task};
@@ -14,13 +14,11 @@ use crate::engine::store::{Settings, Task};
 const REVOKED_PATIENCE: Duration = Duration::from_secs(2);
 /// And at the end.
 const STOP_PATIENCE: Duration = Duration::from_secs(5);
-/// Stages, as their changelogs are numbered.
-const STAGES: [&str; 2] = ["session", "fleet"];
 
 /// The local stores of a process.
 #[derive(Clone)]
 pub struct Stores {
-    topics: Vec<String>,
+    topics: [String; 2],
     /// None: there are no local stores.
     keeper: Option<Arc<Keeper>>,
 }
@@ -33,7 +31,7 @@ impl Stores {
     pub fn start(config: &Config) -> Result<Self, EngineError> {
         let start = |settings: &Settings| Keeper::start(settings.clone(), Box::new(Brokers::new(config)));
         let keeper = config.store.as_ref().map(start).transpose()?.map(Arc::new);
-        Ok(Self { topics: config.topics.changelogs(), keeper })
+        Ok(Self { topics: config.topics.states().map(str::to_owned), keeper })
     }
 
     /// The keeper, where there is one.
@@ -41,19 +39,16 @@ impl Stores {
         self.keeper.as_ref()
     }
 
-    /// The task of a stage, by the number of its changelog.
-    pub fn task(&self, stage: usize, partition: i32) -> Option<Task> {
-        let (name, topic) = STAGES.get(stage).zip(self.topics.get(stage))?;
-        Some(Task { stage: name, topic: topic.clone(), topic_id: String::new(), partition })
+    /// A task as its store knows it.
+    pub fn task(&self, id: TaskId) -> Task {
+        let topic = self.topics[id.stage as usize].clone();
+        Task { stage: id.stage.as_str(), topic, topic_id: String::new(), partition: id.partition }
     }
 
-    /// Tells how far changelogs came by a commit; `state_hash` gives the hash of a task's state.
-    pub fn committed(&self, ends: &Ends, state_hash: impl Fn(usize, i32) -> Option<u128>) {
-        let Some(keeper) = &self.keeper else { return };
-        for (&(stage, partition), &changelog_next) in ends {
-            if let Some((task, state_hash)) = self.task(stage, partition).zip(state_hash(stage, partition)) {
-                keeper.committed(&task, Mark { changelog_next, state_hash });
-            }
+    /// Tells how far a task is committed; `state_hash`: of all entries of its changelog there.
+    pub fn committed(&self, id: TaskId, changelog_next: i64, state_hash: impl FnOnce() -> u128) {
+        if let Some(keeper) = &self.keeper {
+            keeper.committed(&self.task(id), Mark { changelog_next, state_hash: state_hash() });
         }
     }
 

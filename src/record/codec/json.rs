@@ -171,6 +171,6 @@ fn diagnose(text: &str, duplicate: Option<&str>) -> Rejection {
 }
 
 /// The field that serde says stands twice; always one of the names of this crate.
-fn duplicate_field(message: &str) -> Option<&str> {
+pub(super) fn duplicate_field(message: &str) -> Option<&str> {
     message.strip_prefix("duplicate field `")?.split('`').next()
 }

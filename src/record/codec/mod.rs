@@ -21,6 +21,7 @@ use crate::record::dead_letter::{Code, Rejection};
 pub mod avro;
 mod base64;
 pub mod cloudevents;
+pub mod fleet;
 pub mod headers;
 pub mod json;
 

@@ -5,7 +5,8 @@
 //! | key | value | one per |
 //! |---|---|---|
 //! | `s/SERIAL` | [`Tracked`](crate::session::table::Tracked) | tracked session |
-//! | `c/SEQUENCE` | [`CommandEntry`] | command id remembered |
+//! | `c/SEQUENCE` | [`IdEntry`](crate::record::task::seen::IdEntry) | command id remembered |
+//! | `g/SEQUENCE` | [`IdEntry`](crate::record::task::seen::IdEntry) | graph that reported a start |
 //! | `r/SECOND` | [`RateEntry`] | second of the last minute with interventions |
 //! | `task` | [`TaskEntry`] | task |
 //!
@@ -13,9 +14,10 @@
 
 use std::borrow::Cow;
 
-use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
-use twox_hash::XxHash3_128;
+
+use crate::record::task::entry::number;
+pub use crate::record::task::entry::{Change, decode, encode, hash, is_default, micros};
 
 /// Version of the form of entries.
 pub const FORMAT: u32 = 1;
@@ -27,6 +29,8 @@ pub enum Key {
     Session(u64),
     /// A command id, by the number of the command.
     Command(u64),
+    /// A graph that reported a start, by its number.
+    Graph(u64),
     /// Interventions of a second, as seconds since the epoch.
     Second(i64),
     /// What the task has one of.
@@ -40,6 +44,7 @@ impl Key {
         match self {
             Self::Session(serial) => format!("s/{serial:016x}"),
             Self::Command(sequence) => format!("c/{sequence:016x}"),
+            Self::Graph(number) => format!("g/{number:016x}"),
             Self::Second(second) => format!("r/{second:016x}"),
             Self::Task => String::from("task"),
         }
@@ -52,17 +57,11 @@ impl Key {
             b"task" => Some(Self::Task),
             [b's', b'/', digits @ ..] => number(digits).map(Self::Session),
             [b'c', b'/', digits @ ..] => number(digits).map(Self::Command),
+            [b'g', b'/', digits @ ..] => number(digits).map(Self::Graph),
             [b'r', b'/', digits @ ..] => number(digits).map(|number| Self::Second(number.cast_signed())),
             _ => None,
         }
     }
-}
-
-/// A number of exactly 16 small hex digits.
-fn number(digits: &[u8]) -> Option<u64> {
-    let are_digits = digits.len() == 16 && digits.iter().all(|digit| matches!(digit, b'0'..=b'9' | b'a'..=b'f'));
-    let text = std::str::from_utf8(digits).ok().filter(|_| are_digits)?;
-    u64::from_str_radix(text, 16).ok()
 }
 
 /// What a task has one of.
@@ -87,6 +86,9 @@ pub struct TaskEntry<'a> {
     /// Number of the next command.
     #[serde(default)]
     pub next_command: u64,
+    /// Number of the next graph.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub next_graph: u64,
     /// Until when runs past an irreversible node may be unknown, in microseconds since the epoch.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub irreversible_unknown_until: Option<i64>,
@@ -95,80 +97,9 @@ pub struct TaskEntry<'a> {
     pub registry: Cow<'a, str>,
 }
 
-/// A command id that was seen.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct CommandEntry<'a> {
-    /// The id.
-    pub id: Cow<'a, str>,
-}
-
 /// Interventions of one second.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RateEntry {
     /// How many, by tenant, in order of tenants.
     pub by_tenant: Vec<(Option<Box<str>>, u32)>,
-}
-
-/// One changed entry.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Change {
-    /// Its key.
-    pub key: String,
-    /// Its value; `None`: it is gone (a tombstone).
-    pub value: Option<Vec<u8>>,
-}
-
-/// The bytes of a value.
-///
-/// The types of this module and those they hold have string keys and known lengths, so that this cannot fail.
-#[must_use]
-pub fn encode<T: Serialize>(value: &T) -> Vec<u8> {
-    rmp_serde::to_vec_named(value).unwrap_or_default()
-}
-
-/// The value of some bytes.
-///
-/// # Errors
-/// Bytes that are not such a value.
-pub fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, rmp_serde::decode::Error> {
-    rmp_serde::from_slice(bytes)
-}
-
-/// Hash of an entry. The hash of a state is the wrapping sum over its entries: their order does not matter.
-#[must_use]
-pub fn hash(key: &[u8], value: &[u8]) -> u128 {
-    let mut hasher = XxHash3_128::new();
-    hasher.write(key);
-    hasher.write(&[0]);
-    hasher.write(value);
-    hasher.finish_128()
-}
-
-/// Whether a field need not be written.
-pub fn is_default<T: Default + PartialEq>(value: &T) -> bool {
-    *value == T::default()
-}
-
-/// Instants as whole microseconds: shorter, and faster to read, than text.
-pub mod micros {
-    use serde::{Deserialize, Deserializer, Serializer};
-
-    use crate::record::time::Timestamp;
-
-    /// Writes an instant.
-    ///
-    /// # Errors
-    /// Those of the serializer.
-    #[allow(clippy::trivially_copy_pass_by_ref, reason = "serde's signature")]
-    pub fn serialize<S: Serializer>(at: &Timestamp, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_i64(at.as_micros())
-    }
-
-    /// Reads an instant.
-    ///
-    /// # Errors
-    /// Anything but a whole number.
-    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Timestamp, D::Error> {
-        i64::deserialize(deserializer).map(Timestamp::from_micros)
-    }
 }

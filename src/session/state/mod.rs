@@ -3,7 +3,7 @@
 //! The order of calls, all within one transaction of the engine:
 //!
 //! ```text
-//! step step ... -> take_changes -> (write outputs, changes, offsets) -> committed   or, where it failed, rollback
+//! step step ... -> flush -> take_changes -> (write outputs, changes, offsets) -> committed   or, where it failed, rollback
 //! ```
 //!
 //! A changelog that holds all changes of committed transactions, in order, is the state: the last value of each key, less
@@ -19,9 +19,9 @@ pub mod restore;
 
 use std::sync::Arc;
 
+use crate::record::task::chain::Chain;
 use crate::record::time::Timestamp;
 use crate::registry::Registry;
-use crate::session::chain::Chain;
 use crate::session::state::entry::{Change, FORMAT, Key, TaskEntry};
 use crate::session::{Counts, Session, dimensions, signature};
 
@@ -33,6 +33,7 @@ struct Head {
     audit_seq: u64,
     next_serial: u64,
     next_command: u64,
+    next_graph: u64,
     irreversible_unknown_until: Option<Timestamp>,
 }
 
@@ -75,6 +76,7 @@ const NOTHING: Head = Head {
     audit_seq: 0,
     next_serial: 0,
     next_command: 0,
+    next_graph: 0,
     irreversible_unknown_until: None,
 };
 
@@ -96,6 +98,7 @@ impl Session {
         let sum = &mut self.marks.sum;
         self.table.take_changes(sum, &mut changes);
         self.seen.take_changes(sum, &mut changes);
+        self.graphs.take_changes(sum, &mut changes);
         self.guards.interventions.take_changes(sum, &mut changes);
         let head = self.head();
         let taken = self.marks.taken.as_ref();
@@ -121,6 +124,7 @@ impl Session {
         drop(self.take_changes());
         self.table.committed();
         self.seen.committed();
+        self.graphs.committed();
         self.guards.interventions.committed();
         self.mark_committed();
     }
@@ -145,6 +149,8 @@ impl Session {
     pub fn rollback(&mut self) {
         self.table.rollback(&mut self.guards);
         self.seen.rollback();
+        self.graphs.rollback();
+        self.exposure.rows.clear();
         self.guards.interventions.rollback();
         let Some(Committed { taken, sum, audit_hash, registry, counts }) = self.marks.committed.clone() else {
             let registry = Arc::clone(&self.marks.first_registry);
@@ -175,6 +181,7 @@ impl Session {
         if !Arc::ptr_eq(&self.registry, &registry) {
             self.irreversible_nodes = signature::irreversible_nodes(&registry);
             self.dimensions = dimensions(&registry);
+            self.exposure.activate(&registry, &self.dimensions);
             self.registry = registry;
         }
     }
@@ -186,6 +193,7 @@ impl Session {
             audit_seq: self.chain.head().0,
             next_serial: self.table.next,
             next_command: self.seen.next(),
+            next_graph: self.graphs.next(),
             irreversible_unknown_until: self.guards.irreversible_unknown_until,
         }
     }
@@ -199,6 +207,7 @@ impl Session {
             audit_hash: self.chain.head().1.into(),
             next_serial: head.next_serial,
             next_command: head.next_command,
+            next_graph: head.next_graph,
             irreversible_unknown_until: head.irreversible_unknown_until.map(Timestamp::as_micros),
             registry: self.registry.version.as_str().into(),
         }

@@ -49,6 +49,12 @@ impl Packed {
         packed
     }
 
+    /// How many bytes it has.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        self.0.len() as u64
+    }
+
     /// Hash of its state entry.
     #[must_use]
     pub fn hash(&self) -> u128 {

@@ -5,47 +5,25 @@ use std::sync::Arc;
 
 use serde::de::DeserializeOwned;
 
+use crate::record::task::chain::Chain;
+use crate::record::task::entry::{self, RestoreError};
+use crate::record::task::seen::IdEntry;
 use crate::record::time::Timestamp;
 use crate::registry::Registry;
 use crate::session::Session;
-use crate::session::chain::Chain;
-use crate::session::state::entry::{self, CommandEntry, FORMAT, Key, RateEntry, TaskEntry};
+use crate::session::state::entry::{FORMAT, Key, RateEntry, TaskEntry};
 use crate::session::table::Tracked;
 
-/// Why a task cannot be restored. None of these heals by trying again.
-#[derive(Debug, thiserror::Error)]
-pub enum RestoreError {
-    /// Written by a version of another form of entries.
-    #[error("state of format {found}, this version reads format {FORMAT}: restore with the version that wrote it")]
-    Format {
-        /// The format found.
-        found: u32,
-    },
-    /// A key that is none of a session task.
-    #[error("`{key}` is no key of a session task")]
-    Key {
-        /// The key, as far as it is text.
-        key: String,
-    },
-    /// A value that is not what its key says.
-    #[error("entry `{key}`: {why}")]
-    Value {
-        /// The key.
-        key: String,
-        /// What is wrong.
-        why: String,
-    },
-    /// Entries that do not belong together.
-    #[error("entries do not fit together: {0}")]
-    Torn(&'static str),
-}
+/// Ids by number, with the hashes of their entries.
+type Ids = BTreeMap<u64, (String, u128)>;
 
 /// A task that is being restored, entry by entry.
 #[derive(Debug)]
 pub struct Restore {
     session: Session,
     task: Option<(TaskEntry<'static>, u128)>,
-    commands: BTreeMap<u64, (String, u128)>,
+    commands: Ids,
+    graphs: Ids,
     sum: u128,
     is_empty: bool,
 }
@@ -55,7 +33,7 @@ impl Restore {
     #[must_use]
     pub fn new(task: &str, registry: Arc<Registry>) -> Self {
         let session = Session::new(task, registry);
-        Self { session, task: None, commands: BTreeMap::new(), sum: 0, is_empty: true }
+        Self { session, task: None, commands: Ids::new(), graphs: Ids::new(), sum: 0, is_empty: true }
     }
 
     /// Takes one record of the changelog, in its order; no value is a tombstone. The last value of a key counts, so that
@@ -64,7 +42,8 @@ impl Restore {
     /// # Errors
     /// A record that no session task of this format wrote.
     pub fn apply(&mut self, key: &[u8], value: Option<&[u8]>) -> Result<(), RestoreError> {
-        let parsed = Key::parse(key).ok_or_else(|| RestoreError::Key { key: String::from_utf8_lossy(key).into() })?;
+        let parsed = Key::parse(key)
+            .ok_or_else(|| RestoreError::Key { key: String::from_utf8_lossy(key).into(), stage: "session" })?;
         let hash = value.map(|value| entry::hash(key, value));
         let before = match parsed {
             Key::Session(serial) => {
@@ -77,20 +56,14 @@ impl Restore {
                 }
                 self.session.table.put(serial, tracked.as_ref().zip(hash))
             }
-            Key::Command(sequence) => {
-                let id = value.map(|value| read::<CommandEntry<'static>>(parsed, value)).transpose()?;
-                let before = match id.zip(hash) {
-                    Some((entry, hash)) => self.commands.insert(sequence, (entry.id.into_owned(), hash)),
-                    None => self.commands.remove(&sequence),
-                };
-                before.map(|(_, hash)| hash)
-            }
+            Key::Command(sequence) => restore_id(&mut self.commands, parsed, sequence, value.zip(hash))?,
+            Key::Graph(sequence) => restore_id(&mut self.graphs, parsed, sequence, value.zip(hash))?,
             Key::Second(second) => {
                 let entry = value.map(|value| read::<RateEntry>(parsed, value)).transpose()?;
                 self.session.guards.interventions.restore(second, entry.zip(hash))
             }
             Key::Task => {
-                let entry = value.map(task_entry).transpose()?;
+                let entry = value.map(|value| entry::read_task(value, FORMAT)).transpose()?;
                 std::mem::replace(&mut self.task, entry.zip(hash)).map(|(_, hash)| hash)
             }
         };
@@ -121,7 +94,7 @@ impl Restore {
     /// # Errors
     /// Entries that do not belong together.
     pub fn finish(self) -> Result<Session, RestoreError> {
-        let Self { mut session, task, commands, sum, is_empty } = self;
+        let Self { mut session, task, commands, graphs, sum, is_empty } = self;
         if is_empty {
             return Ok(session);
         }
@@ -129,9 +102,12 @@ impl Restore {
         if session.table.last().is_some_and(|last| last >= entry.next_serial) {
             return Err(RestoreError::Torn("a session is newer than the task"));
         }
-        let ids = commands.into_iter().map(|(sequence, (id, _))| (sequence, id));
-        if !session.seen.restore(ids, entry.next_command) {
+        let ids = |ids: Ids| ids.into_iter().map(|(sequence, (id, _))| (sequence, id));
+        if !session.seen.restore(ids(commands), entry.next_command) {
             return Err(RestoreError::Torn("a command is missing or newer than the task"));
+        }
+        if !session.graphs.restore(ids(graphs), entry.next_graph) {
+            return Err(RestoreError::Torn("a graph is missing or newer than the task"));
         }
         session.now = Timestamp::from_micros(entry.now);
         session.frozen = entry.frozen;
@@ -163,18 +139,20 @@ impl Session {
     }
 }
 
-fn task_entry(value: &[u8]) -> Result<TaskEntry<'static>, RestoreError> {
-    /// All that is sure of an entry of whatever format.
-    #[derive(serde::Deserialize)]
-    struct Format {
-        format: u32,
-    }
-    match read::<Format>(Key::Task, value)?.format {
-        FORMAT => read(Key::Task, value),
-        found => Err(RestoreError::Format { found }),
-    }
+/// Puts the entry of an id in place, or takes it out. Gives the hash of the entry that was there before.
+fn restore_id(
+    ids: &mut Ids,
+    key: Key,
+    sequence: u64,
+    entry: Option<(&[u8], u128)>,
+) -> Result<Option<u128>, RestoreError> {
+    let before = match entry {
+        Some((value, hash)) => ids.insert(sequence, (read::<IdEntry<'static>>(key, value)?.id.into_owned(), hash)),
+        None => ids.remove(&sequence),
+    };
+    Ok(before.map(|(_, hash)| hash))
 }
 
 fn read<T: DeserializeOwned>(key: Key, value: &[u8]) -> Result<T, RestoreError> {
-    entry::decode(value).map_err(|error| RestoreError::Value { key: key.text(), why: error.to_string() })
+    entry::read(&key.text(), value)
 }

@@ -48,19 +48,22 @@ pub enum RecordKind {
     Escalation,
     /// [`crate::record::audit::Audit`].
     Audit,
+    /// [`crate::record::fleet::FleetRecord`].
+    Fleet,
     /// The headers of a dead letter ([`crate::record::dead_letter::headers`]).
     DeadLetter,
 }
 
 impl RecordKind {
     /// Every kind.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::Event,
         Self::Command,
         Self::Intervention,
         Self::Override,
         Self::Escalation,
         Self::Audit,
+        Self::Fleet,
         Self::DeadLetter,
     ];
 
@@ -74,6 +77,7 @@ impl RecordKind {
             Self::Override => include_str!("../../../../schemas/override.avsc"),
             Self::Escalation => include_str!("../../../../schemas/escalation.avsc"),
             Self::Audit => include_str!("../../../../schemas/audit.avsc"),
+            Self::Fleet => include_str!("../../../../schemas/fleet.avsc"),
             Self::DeadLetter => include_str!("../../../../schemas/dead_letter.avsc"),
         }
     }

@@ -8,7 +8,7 @@ use crate::record::topic::Topic;
 
 /// A transition to be recorded.
 pub struct Transition<'a> {
-    /// `intervention`, `override`, `escalation`, `command` or `task`.
+    /// `intervention`, `override`, `escalation`, `command`, `task` or `registry`.
     pub entity: &'a str,
     /// Id of the record.
     pub entity_id: &'a str,

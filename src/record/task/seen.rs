@@ -1,15 +1,27 @@
-//! Ids of the commands seen, bounded: a command that comes twice changes nothing. One state entry per id.
+//! Ids seen, bounded, the oldest forgotten first: a command that comes twice changes nothing. One state entry per id.
 
+use std::borrow::Cow;
 use std::collections::{BTreeSet, VecDeque};
 
-use crate::session::state::entry::{self, Change, CommandEntry, Key};
+use serde::{Deserialize, Serialize};
 
-/// A part of the sequence of commands: from, up to but without.
+use crate::record::task::entry::{self, Change};
+
+/// A part of the sequence of ids: from, up to but without.
 type Span = (u64, u64);
 
-/// The last command ids.
-#[derive(Debug, Default)]
+/// The value of the entry of an id.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct IdEntry<'a> {
+    /// The id.
+    pub id: Cow<'a, str>,
+}
+
+/// The last ids.
+#[derive(Debug)]
 pub struct Seen {
+    /// What keys of entries begin with, before `/` and the number of the id.
+    prefix: char,
     /// Oldest first; the first is number `first`.
     order: VecDeque<String>,
     ids: BTreeSet<String>,
@@ -23,6 +35,26 @@ pub struct Seen {
 }
 
 impl Seen {
+    /// Nothing seen; keys of entries begin with `prefix`.
+    #[must_use]
+    pub fn new(prefix: char) -> Self {
+        Self {
+            prefix,
+            order: VecDeque::new(),
+            ids: BTreeSet::new(),
+            first: 0,
+            taken: (0, 0),
+            before: (0, 0),
+            forgotten: Vec::new(),
+        }
+    }
+
+    /// Whether an id was seen and not forgotten.
+    #[must_use]
+    pub fn contains(&self, id: &str) -> bool {
+        self.ids.contains(id)
+    }
+
     /// Remembers an id; whether it is new.
     pub fn admit(&mut self, id: &str, max: usize) -> bool {
         if !self.ids.insert(id.to_owned()) {
@@ -41,7 +73,7 @@ impl Seen {
         true
     }
 
-    /// Number of the next command.
+    /// Number of the next id.
     #[must_use]
     pub fn next(&self) -> u64 {
         self.first + self.order.len() as u64
@@ -50,17 +82,21 @@ impl Seen {
     /// Appends the entries that changed since they were last taken, and keeps `sum` the hash of all.
     pub fn take_changes(&mut self, sum: &mut u128, changes: &mut Vec<Change>) {
         for (sequence, id) in self.forgotten.iter().filter(|(sequence, _)| *sequence >= self.taken.0) {
-            let (key, value) = entry_of(*sequence, id);
+            let (key, value) = self.entry_of(*sequence, id);
             *sum = sum.wrapping_sub(entry::hash(key.as_bytes(), &value));
             changes.push(Change { key, value: None });
         }
         for sequence in self.taken.1.max(self.first)..self.next() {
             let Some(id) = self.at(sequence) else { continue };
-            let (key, value) = entry_of(sequence, id);
+            let (key, value) = self.entry_of(sequence, id);
             *sum = sum.wrapping_add(entry::hash(key.as_bytes(), &value));
             changes.push(Change { key, value: Some(value) });
         }
         self.taken = (self.first, self.next());
+    }
+
+    fn entry_of(&self, sequence: u64, id: &str) -> (String, Vec<u8>) {
+        (format!("{}/{sequence:016x}", self.prefix), entry::encode(&IdEntry { id: id.into() }))
     }
 
     fn at(&self, sequence: u64) -> Option<&String> {
@@ -99,8 +135,4 @@ impl Seen {
         (self.taken, self.before) = ((self.first, next), (self.first, next));
         whole
     }
-}
-
-fn entry_of(sequence: u64, id: &str) -> (String, Vec<u8>) {
-    (Key::Command(sequence).text(), entry::encode(&CommandEntry { id: id.into() }))
 }

@@ -1,0 +1,199 @@
+//! One task, decided again.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Instant;
+
+use rdkafka::Message;
+use rdkafka::Timestamp as KafkaTimestamp;
+use rdkafka::message::BorrowedMessage;
+
+use crate::engine::batch::{Publication, Transaction};
+use crate::engine::catalogue::Registries;
+use crate::engine::config::Config;
+use crate::engine::encode::Outlets;
+use crate::engine::error::EngineError;
+use crate::engine::intake::{Intake, Raw};
+use crate::engine::place::{Input, TaskId};
+use crate::engine::restore::TaskRestore;
+use crate::engine::tape::{Progress, Run, Skipped, TapeRecord};
+use crate::engine::task::{Record, Shared, Task};
+use crate::engine::verify::Entries;
+use crate::engine::verify::compare::{Decided, differences};
+use crate::engine::verify::source::{Lane, Source};
+use crate::record::dead_letter::Code;
+use crate::record::time::Timestamp;
+
+/// A task on its way along its tape.
+pub struct Replay {
+    id: TaskId,
+    topic: String,
+    registries: Registries,
+    shared: Shared,
+    task: Task,
+    /// The state as committed, for whenever the task is restored.
+    entries: Entries,
+    incarnation: u64,
+    /// Incarnations seen.
+    pub incarnations: u64,
+    lanes: [Option<Lane>; 2],
+    /// Audit records decided again.
+    audit: Vec<Vec<u8>>,
+    audit_topic: Arc<str>,
+}
+
+impl Replay {
+    /// The state before this record, from the changelog.
+    pub fn begin(
+        config: &Config,
+        registries: &Registries,
+        id: TaskId,
+        first: &TapeRecord,
+        source: &Source,
+    ) -> Result<Self, EngineError> {
+        let shared = Shared {
+            intake: Intake::new(config.tenant.clone(), config.schemas.clone()),
+            outlets: Outlets::new(config, BTreeMap::new()),
+            names: config.topics.inputs().map(Arc::from),
+            writer: String::new(),
+        };
+        let topic = config.topics.states()[id.stage as usize].to_owned();
+        let entries = if first.seq == 0 { Entries::new() } else { source.state(first.changelog_next)? };
+        let task = restored(id, &topic, registries, &entries, first)?;
+        let found = format!("{:032x}", task.core.state_hash());
+        if let Some(wanted) = first.state_hash.as_ref().filter(|wanted| **wanted != found) {
+            let words = format!(
+                "the state before transaction {} has hash {found} on the changelog and {wanted} on the tape: it was \
+                 compacted since (min.compaction.lag.ms), or is not what was published",
+                first.seq
+            );
+            return Err(EngineError::State { task: id.to_string(), topic, words });
+        }
+        Ok(Self {
+            id,
+            topic,
+            registries: registries.clone(),
+            shared,
+            task,
+            entries,
+            incarnation: first.incarnation,
+            incarnations: 1,
+            lanes: [None, None],
+            audit: Vec::new(),
+            audit_topic: Arc::from(config.topics.audit.as_str()),
+        })
+    }
+
+    /// Decides one transaction again; what differs, if anything does.
+    pub fn decide(&mut self, record: &TapeRecord, source: &Source) -> Result<Option<String>, EngineError> {
+        if record.incarnation != self.incarnation {
+            self.incarnation = record.incarnation;
+            self.incarnations += 1;
+            self.task = restored(self.id, &self.topic, &self.registries, &self.entries, record)?;
+        }
+        let state_hash = format!("{:032x}", self.task.core.state_hash());
+        if record.state_hash.as_ref().is_some_and(|wanted| *wanted != state_hash) {
+            return Ok(Some(format!("the state before it has hash {state_hash}, not {:?}", record.state_hash)));
+        }
+        self.task.progress = Progress { seq: record.seq, incarnation: record.incarnation, ..Progress::default() };
+        for step in &record.steps {
+            if step.runs.is_empty() {
+                self.task.let_pass(step.now, Instant::now(), &self.shared.outlets)?;
+            }
+            for run in &step.runs {
+                if let Some(words) = self.run(step.now, run, &step.skipped, source)? {
+                    return Ok(Some(words));
+                }
+            }
+        }
+        let mut transaction = Transaction::default();
+        self.task.close(&self.shared, &mut transaction)?;
+        let decided = Decided::of(&transaction)?;
+        if let Some(words) = differences(self.id, record, &decided) {
+            return Ok(Some(words));
+        }
+        self.keep(decided.published);
+        self.task.committed(None);
+        Ok(None)
+    }
+
+    /// Takes the records of one run.
+    fn run(
+        &mut self,
+        now: Timestamp,
+        run: &Run,
+        skipped: &[Skipped],
+        source: &Source,
+    ) -> Result<Option<String>, EngineError> {
+        let input = self.id.input(run.input);
+        let lane = &mut self.lanes[run.input.slot()];
+        if lane.is_none() {
+            *lane = Some(source.input(input, run.first)?);
+        }
+        let Some(lane) = lane else { return Ok(None) };
+        while let Some(message) = lane.next(run.next)? {
+            let record = record(input, &message);
+            if record.offset < run.first {
+                continue;
+            }
+            // What was larger than a topic took then is refused as it was, whatever topics take now.
+            let refuse = skipped.iter().any(|skipped| {
+                skipped.input == run.input && skipped.offset == record.offset && skipped.code == Code::Unpublishable
+            });
+            self.task.take(record, refuse, now, Instant::now(), &self.shared, &self.registries)?;
+        }
+        Ok(None)
+    }
+
+    /// Notes what is committed.
+    fn keep(&mut self, published: &[Publication]) {
+        for publication in published {
+            let Some(key) = publication.key.clone() else { continue };
+            if *publication.topic == *self.topic {
+                match publication.value.clone() {
+                    Some(value) => drop(self.entries.insert(key, value)),
+                    None => drop(self.entries.remove(&key)),
+                }
+            } else if publication.topic == self.audit_topic {
+                self.audit.extend(publication.value.clone());
+            }
+        }
+    }
+
+    /// Compares the audit records decided again with those on their topic, byte for byte.
+    pub fn audit_difference(&self, source: &Source) -> Result<Option<crate::engine::verify::Difference>, EngineError> {
+        if self.audit.is_empty() {
+            return Ok(None);
+        }
+        Ok(crate::engine::verify::compare::audit(&self.audit, &source.audit()?, self.task.progress.seq))
+    }
+}
+
+fn restored(
+    id: TaskId,
+    topic: &str,
+    registries: &Registries,
+    entries: &Entries,
+    record: &TapeRecord,
+) -> Result<Task, EngineError> {
+    let mut restore = TaskRestore::new(id, topic, registries);
+    for (key, value) in entries {
+        restore.apply(key, Some(value)).map_err(|words| EngineError::State {
+            task: id.to_string(),
+            topic: topic.to_owned(),
+            words,
+        })?;
+    }
+    let (core, _) = restore.finish()?;
+    let progress = Progress { seq: record.seq, incarnation: record.incarnation, ..Progress::default() };
+    Ok(Task::new(id, core, progress, [None; 2], record.changelog_next))
+}
+
+fn record<'a>(input: Input, message: &'a BorrowedMessage<'_>) -> Record<'a> {
+    let at = match message.timestamp() {
+        KafkaTimestamp::CreateTime(millis) | KafkaTimestamp::LogAppendTime(millis) => Timestamp::from_millis(millis),
+        KafkaTimestamp::NotAvailable => Timestamp::EPOCH,
+    };
+    let raw = Raw { key: message.key(), value: message.payload(), headers: message.headers() };
+    Record { input, offset: message.offset(), at, raw }
+}

@@ -1,0 +1,102 @@
+//! Partitions that come and go: taking them over, restoring their tasks, giving them up.
+
+use crate::engine::assignment::{Rebalance, assign, resume};
+use crate::engine::changelog::Restoring;
+use crate::engine::error::EngineError;
+use crate::engine::health::Phase;
+use crate::engine::membership::{join, leave};
+use crate::engine::transaction::Outcome;
+use crate::engine::worker::{OnProgress, Progress, Worker};
+use rdkafka::consumer::Consumer;
+use std::thread;
+use std::time::Instant;
+
+impl Worker {
+    pub(crate) fn rebalances(&mut self, on_progress: OnProgress<'_>) -> Result<(), EngineError> {
+        loop {
+            let Some(inbox) = &mut self.inbox else { return Ok(()) };
+            let Some(rebalance) = inbox.consumer().context().next() else { return Ok(()) };
+            match rebalance {
+                Rebalance::Assign(wanted) => {
+                    inbox.discard();
+                    self.counters.assignments += 1;
+                    self.config.watch.vital.wait(true, Instant::now());
+                    let names = &self.tasks.shared.names;
+                    let Some(committed) = assign(&self.config, inbox, &wanted, names, &self.stop)? else { continue };
+                    let registries = self.tasks.registries();
+                    self.restoring =
+                        Some(Restoring::begin(&self.config, registries, committed, &self.stores, &self.stop)?);
+                    self.config.watch.vital.enter(Phase::Restoring, 0, Instant::now());
+                }
+                Rebalance::Revoke { lost } => {
+                    self.counters.revocations += 1;
+                    while !lost && (self.pending.is_some() || self.tasks.is_ready()) {
+                        if self.commit(true, on_progress)? != Outcome::Committed {
+                            break;
+                        }
+                    }
+                    self.give_up();
+                    if let Some(inbox) = &self.inbox {
+                        inbox
+                            .consumer()
+                            .unassign()
+                            .map_err(|error| EngineError::kafka("giving partitions up", &error))?;
+                    }
+                    tracing::info!(lost, "revoked");
+                }
+            }
+        }
+    }
+
+    /// Restores for a moment; begins the tasks once all of them are there.
+    pub(crate) fn restore(&mut self, on_progress: OnProgress<'_>) -> Result<(), EngineError> {
+        let Some(restoring) = self.restoring.as_mut() else { return Ok(()) };
+        let done = restoring.slice()?;
+        let (tasks, entries, begun) = restoring.progress();
+        self.config.watch.vital.restored(entries);
+        if !done {
+            return Ok(());
+        }
+        self.counters.restores.add(begun.elapsed());
+        self.counters.restored_entries += entries;
+        let (Some(restoring), Some(inbox)) = (self.restoring.take(), &self.inbox) else { return Ok(()) };
+        self.tasks.begin(restoring.finish()?);
+        resume(inbox, self.tasks.reading(), &self.tasks.shared.names)?;
+        self.config.watch.vital.enter(Phase::Running, tasks, Instant::now());
+        self.config.watch.show_next();
+        tracing::info!(tasks = self.tasks.len(), "assigned");
+        on_progress(Progress::Assigned(self.tasks.len()));
+        Ok(())
+    }
+
+    /// Drops tasks and what they wanted to publish: other tasks of other workers answer for their partitions now.
+    pub(crate) fn give_up(&mut self) {
+        if self.tasks.inputs() > 0 {
+            let inputs = self.tasks.inputs();
+            self.counters.dropped += inputs as u64;
+            tracing::warn!(inputs, "partitions lost: their uncommitted effects are dropped");
+        }
+        self.pending = None;
+        self.restoring = None;
+        self.tasks.end();
+        self.stores.revoked();
+        self.config.watch.vital.enter(Phase::Joining, 0, Instant::now());
+        self.config.watch.show_next();
+        if let Some(inbox) = &mut self.inbox {
+            inbox.discard();
+        }
+    }
+
+    /// Gives up what a fenced member had, and joins as a new one.
+    pub(crate) fn join_again(&mut self) -> Result<(), EngineError> {
+        self.counters.fenced += 1;
+        self.give_up();
+        self.inbox.take().into_iter().for_each(leave);
+        let pause = self.fencings.note(&self.config.worker_id(), Instant::now())?;
+        tracing::warn!(id = self.config.worker_id(), "fenced; joining again");
+        thread::sleep(pause);
+        self.config.watch.vital.wait(false, Instant::now());
+        self.inbox = Some(join(&self.config)?);
+        Ok(())
+    }
+}

@@ -1,0 +1,128 @@
+//! Taking records until a commit is due, and what comes between.
+
+use crate::engine::assignment::{resume, start};
+use crate::engine::error::EngineError;
+use crate::engine::membership::{outside, record};
+use crate::engine::place::{Input, Role, TaskId};
+use crate::engine::task::Taken;
+use crate::engine::verdict::{Verdict, judge};
+use crate::engine::worker::{Held, POLL_MAX, Worker};
+use crate::record::time::Timestamp;
+use rdkafka::consumer::Consumer;
+use rdkafka::error::KafkaError;
+use std::time::{Duration, Instant};
+
+impl Worker {
+    /// Takes records until a commit is due or none is there; whether there was one.
+    pub(crate) fn poll(&mut self) -> Result<bool, EngineError> {
+        let mut polled = false;
+        loop {
+            // One look at the clocks for all that is held: a quarter of a millisecond of work at most.
+            let now = Instant::now();
+            let wall = self.wall(now);
+            if self.pending.is_none() {
+                match self.take_held(wall, now)? {
+                    Held::None => {}
+                    Held::Taken => polled = true,
+                    Held::Stop => return Ok(true),
+                }
+            }
+            // After the first record only what is there already: what is due is looked at before waiting again.
+            let wait = match self.due(self.commits.idle) {
+                _ if polled || self.restoring.is_some() => Duration::ZERO,
+                Some(due) => due.saturating_duration_since(now).min(POLL_MAX),
+                None => POLL_MAX,
+            };
+            // Without partitions, or with a transaction that waits, nothing but the group can have news.
+            let takes = !self.tasks.is_empty() && self.pending.is_none();
+            let Some(inbox) = &mut self.inbox else { return Ok(polled) };
+            match inbox.consumer().poll(if takes { Duration::ZERO } else { wait }) {
+                None => {}
+                Some(Ok(_)) => return Err(outside()),
+                Some(Err(error)) => {
+                    self.judge(&error)?;
+                    return Ok(polled);
+                }
+            }
+            let wait = if takes { wait } else { Duration::ZERO };
+            if inbox.consumer().context().is_pending() || !takes && self.restoring.is_none() || inbox.fill(wait) == 0 {
+                return Ok(polled);
+            }
+        }
+    }
+
+    /// Takes what the inbox holds.
+    pub(crate) fn take_held(&mut self, wall: Timestamp, now: Instant) -> Result<Held, EngineError> {
+        let mut held = Held::None;
+        loop {
+            let Some(inbox) = &mut self.inbox else { return Ok(held) };
+            let Some(received) = inbox.next() else { return Ok(held) };
+            let received = match received {
+                Ok(received) => received,
+                Err(error) => {
+                    self.judge(&error)?;
+                    return Ok(Held::Stop);
+                }
+            };
+            // It would be skipped; at its next start the process reads it again.
+            if self.restoring.is_some() {
+                let words = "a record of a paused partition".into();
+                return Err(EngineError::Kafka { doing: "restoring", words });
+            }
+            held = Held::Taken;
+            let Some(record) = record(received, &self.tasks.shared.names) else { continue };
+            let place = (record.input, record.offset);
+            let taken = self.tasks.take(record, wall, now, &mut self.counters)?;
+            if taken == Taken::Unpublishable {
+                self.refuse(place)?;
+                return Ok(Held::Stop);
+            }
+            self.read_activated()?;
+            let full = self.tasks.is_full(self.search.inputs_max());
+            let not_before = if full { self.commits.idle } else { self.commits.busy };
+            if self.due(not_before).is_some_and(|due| due <= now) {
+                return Ok(Held::Stop);
+            }
+        }
+    }
+
+    /// What the input leads to cannot be published: its task goes back, and takes it as a dead letter.
+    pub(crate) fn refuse(&mut self, (input, offset): (Input, i64)) -> Result<(), EngineError> {
+        tracing::warn!(task = %input.task(), offset, "what an input leads to is larger than a topic takes: it is refused");
+        self.tasks.refuse(input, offset)?;
+        self.rewind([input.task()])
+    }
+
+    /// Takes tasks back to their last commit, and their readers with them.
+    pub(crate) fn rewind(&mut self, tasks: impl IntoIterator<Item = TaskId>) -> Result<(), EngineError> {
+        self.tasks.rollback(tasks);
+        let Some(inbox) = &mut self.inbox else { return Ok(()) };
+        inbox.discard();
+        start(inbox, &self.tasks.places(), &self.tasks.shared.names)?;
+        resume(inbox, self.tasks.reading(), &self.tasks.shared.names)
+    }
+
+    /// Lets the records of tasks be read that have a registry now.
+    pub(crate) fn read_activated(&mut self) -> Result<(), EngineError> {
+        let activated = self.tasks.take_activated();
+        match &self.inbox {
+            Some(inbox) if !activated.is_empty() => {
+                let records = activated.into_iter().map(|task| task.input(Role::Records));
+                resume(inbox, records, &self.tasks.shared.names)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Acts on an error of a poll.
+    pub(crate) fn judge(&mut self, error: &KafkaError) -> Result<(), EngineError> {
+        match judge(error, &self.config)? {
+            Verdict::Passing => Ok(()),
+            Verdict::Lost => {
+                self.give_up();
+                Ok(())
+            }
+            Verdict::Fenced => self.join_again(),
+        }
+    }
+}

@@ -1,0 +1,98 @@
+//! Decisions of people on a fleet task. Each command is carried out or refused once, and either is an audit line.
+
+use std::sync::Arc;
+
+use crate::fleet::{Effects, Fleet};
+use crate::record::command::{Command, Verb};
+use crate::record::position::{Evidence, Position};
+use crate::record::task::chain::Transition;
+use crate::registry::Registry;
+
+impl Fleet {
+    /// Carries a command out, or refuses it with a reason.
+    /// `registry`: the version an activation names.
+    pub(crate) fn command(
+        &mut self,
+        position: Position<'_>,
+        command: &Command,
+        registry: Option<&Arc<Registry>>,
+        effects: &mut Effects,
+    ) {
+        if !self.seen.admit(&command.command_id, self.registry.limits.command_ids_max as usize) {
+            self.counts.duplicates += 1;
+            return;
+        }
+        let cause = position.evidence(&command.command_id);
+        let outcome = match command.verb {
+            Verb::Freeze | Verb::Unfreeze => {
+                self.freeze(command, &cause, effects);
+                Ok(())
+            }
+            Verb::Activate => self.decide_by(command, registry, &cause, effects),
+            Verb::Lift => Err("no_such_override"),
+            Verb::Approve | Verb::Reject => Err("no_such_proposal"),
+        };
+        let (to, reason) = match outcome {
+            Ok(()) => ("done", command.reason.as_str()),
+            Err(refusal) => ("refused", refusal),
+        };
+        match outcome {
+            Ok(()) => self.counts.commands += 1,
+            Err(_) => self.counts.commands_refused += 1,
+        }
+        let transition = Transition {
+            entity: "command",
+            entity_id: &command.command_id,
+            from: None,
+            to,
+            reason: Some(reason),
+            author: Some(&command.author),
+            cause: Some(cause),
+        };
+        effects.outputs.push(self.chain.record(self.now, transition));
+        effects.urgent = true;
+    }
+
+    fn freeze(&mut self, command: &Command, cause: &Evidence, effects: &mut Effects) {
+        let frozen = command.verb == Verb::Freeze;
+        let words = |frozen: bool| if frozen { "frozen" } else { "running" };
+        let from = words(std::mem::replace(&mut self.frozen, frozen));
+        self.task_moved("task", from, words(frozen), command, cause, effects);
+    }
+
+    fn decide_by(
+        &mut self,
+        command: &Command,
+        registry: Option<&Arc<Registry>>,
+        cause: &Evidence,
+        effects: &mut Effects,
+    ) -> Result<(), &'static str> {
+        let registry = registry.filter(|registry| registry.version == command.target).ok_or("no_such_registry")?;
+        let from = self.registry.version.clone();
+        self.activate(Arc::clone(registry));
+        self.task_moved("registry", &from, &registry.version, command, cause, effects);
+        Ok(())
+    }
+
+    /// The audit line of something that concerns the whole task.
+    fn task_moved(
+        &mut self,
+        entity: &str,
+        from: &str,
+        to: &str,
+        command: &Command,
+        cause: &Evidence,
+        effects: &mut Effects,
+    ) {
+        let transition = Transition {
+            entity,
+            entity_id: &self.task,
+            from: Some(from).filter(|from| !from.is_empty()),
+            to,
+            reason: Some(&command.reason),
+            author: Some(&command.author),
+            cause: Some(cause.clone()),
+        };
+        effects.outputs.push(self.chain.record(self.now, transition));
+    }
+}

@@ -1,0 +1,30 @@
+//! What a fleet task counts: the source of metrics.
+
+use serde::Serialize;
+
+/// Counters of one task since it began; they only grow.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Counts {
+    /// Records of session tasks.
+    pub records: u64,
+    /// Rows of counts.
+    pub rows: u64,
+    /// Signatures.
+    pub signatures: u64,
+    /// Records whose bucket was older than the longest window.
+    pub too_old: u64,
+    /// Graphs and rows forgotten because a limit was reached.
+    pub series_evicted: u64,
+    /// Signatures forgotten because a limit was reached.
+    pub signatures_evicted: u64,
+    /// Failing sessions forgotten because a limit was reached.
+    pub sessions_evicted: u64,
+    /// Sources forgotten because a limit was reached.
+    pub sources_evicted: u64,
+    /// Commands carried out.
+    pub commands: u64,
+    /// Commands refused.
+    pub commands_refused: u64,
+    /// Commands seen before.
+    pub duplicates: u64,
+}

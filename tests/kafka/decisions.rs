@@ -1,0 +1,98 @@
+//! Verbs that decide: what is sent, to whom, and what is told of it.
+
+use serde_json::Value;
+
+use super::world::{World, story, text};
+
+#[test]
+fn a_freeze_is_answered_by_every_task_and_stops_new_automation() {
+    let world = World::new("freeze");
+    let running = world.run(&[]);
+    let frozen = world.output(&["freeze", "--reason", "a bad release", "--author", "ann"]);
+    assert_eq!(frozen.status.code(), Some(0), "{}", text(&frozen));
+    assert!(text(&frozen).contains("freeze *: done by 3 of 3 tasks"), "{}", text(&frozen));
+    world.send_events(&story("sess-1"));
+    world.wait_until_processed();
+    assert_eq!(world.read(&world.topics().overrides).len(), 0, "frozen tasks publish no overrides");
+    let thawed = world.output(&["unfreeze", "--reason", "fixed", "--author", "ann", "-o", "json"]);
+    assert_eq!(thawed.status.code(), Some(0), "{}", text(&thawed));
+    let told: Value = serde_json::from_slice(&thawed.stdout).expect("JSON");
+    assert_eq!(told["answers"].as_array().map(Vec::len), Some(3));
+    assert!(told["answers"].as_array().expect("answers").iter().all(|answer| answer["outcome"] == "done"));
+    world.send_events(&story("sess-2"));
+    world.wait_for_records(&world.topics().overrides, 1);
+    running.stop();
+    for topic in [world.topics().session_commands, world.topics().commands] {
+        let partitions: Vec<i32> = world.read(&topic).iter().map(|record| record.partition).collect();
+        assert_eq!(partitions, [0, 0, 1, 1, 2, 2], "{topic}");
+    }
+}
+
+#[test]
+fn without_an_engine_a_freeze_is_sent_and_not_answered() {
+    let world = World::new("freeze-alone");
+    let sent = world.output(&["freeze", "--reason", "r", "--author", "ann", "--no-wait"]);
+    assert_eq!(sent.status.code(), Some(0), "{}", text(&sent));
+    assert!(text(&sent).contains("sent to 3 tasks"), "{}", text(&sent));
+    let waited = world.output(&["freeze", "--reason", "r", "--author", "ann", "--wait", "1"]);
+    assert_eq!(waited.status.code(), Some(75), "{}", text(&waited));
+    assert!(text(&waited).contains("3 of 3 tasks have not answered within 1 s (session/0,"), "{}", text(&waited));
+    for (arguments, code) in [(&["freeze"][..], 64), (&["freeze", "--reason", "", "--author", "ann"], 64)] {
+        assert_eq!(world.output(arguments).status.code(), Some(code), "{arguments:?}");
+    }
+    let bare = World::bare("freeze-bare");
+    assert_eq!(bare.output(&["freeze", "--reason", "r", "--author", "ann"]).status.code(), Some(69));
+}
+
+/// The shipped registry, with its signals proposing instead of acting.
+fn proposing(world: &World) -> String {
+    let folder = world.folder.path().join("proposing");
+    std::fs::create_dir(&folder).expect("a folder");
+    for entry in std::fs::read_dir("config/registry").expect("the registry") {
+        let path = entry.expect("a file").path();
+        let text = std::fs::read_to_string(&path).expect("text").replace("mode = \"act\"", "mode = \"propose\"");
+        std::fs::write(folder.join(path.file_name().expect("a name")), text).expect("written");
+    }
+    folder.display().to_string()
+}
+
+#[test]
+fn a_proposal_is_found_approved_and_its_override_lifted() {
+    let world = World::new("decide");
+    let registry = proposing(&world);
+    let running = world.run(&["--registry", &registry]);
+    world.send_events(&[story("sess-1"), story("sess-2")].concat());
+    world.wait_for_records(&world.topics().interventions, 4);
+    let ended = |arguments: &[&str], code: i32| {
+        let output = world.output(arguments);
+        assert_eq!(output.status.code(), Some(code), "{arguments:?}: {}", text(&output));
+        text(&output)
+    };
+    let waiting = |session: &str| {
+        let listed =
+            ended(&["interventions", "list", "--status", "awaiting_approval", "--session", session, "-o", "ndjson"], 0);
+        let value: Value = serde_json::from_str(listed.trim()).expect("one");
+        value["intervention_id"].as_str().expect("an id").to_owned()
+    };
+    let (first, second) = (waiting("sess-1"), waiting("sess-2"));
+    let why = ["--reason", "looks right", "--author", "ann"];
+    let approved = ended(&[&["interventions", "approve", &first][..], &why].concat(), 0);
+    assert!(approved.contains("done by 1 of 1 tasks"), "{approved}");
+    ended(&[&["interventions", "reject", &second][..], &why].concat(), 0);
+    let shown: Value = serde_json::from_str(&ended(&["interventions", "show", &second], 0)).expect("JSON");
+    assert_eq!(shown["status"], "rejected");
+    let twice = ended(&[&["interventions", "approve", &first][..], &why].concat(), 65);
+    assert!(twice.contains("is applied: only what is awaiting_approval"), "{twice}");
+
+    let live = ended(&["overrides", "list", "--session", "sess-1", "-o", "json"], 0);
+    let live: Value = serde_json::from_str(&live).expect("JSON");
+    let id = live[0]["override_id"].as_str().expect("an id").to_owned();
+    assert!(ended(&["overrides", "list"], 0).contains("sess-1"));
+    assert!(ended(&["overrides", "show", &id], 0).contains(&id));
+    ended(&["overrides", "lift", &id, "--author", "ann"], 64);
+    ended(&[&["overrides", "lift", &id][..], &why].concat(), 0);
+    assert_eq!(ended(&["overrides", "list"], 0), "nothing\n");
+    let gone = ended(&[&["overrides", "lift", &id][..], &why].concat(), 66);
+    assert!(gone.contains("no such override"), "{gone}");
+    running.stop();
+}
