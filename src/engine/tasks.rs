@@ -13,6 +13,7 @@ use crate::engine::encode::Outlets;
 use crate::engine::error::EngineError;
 use crate::engine::intake::Intake;
 use crate::engine::place::{Input, Role, TaskId};
+use crate::engine::store::hands::Stores;
 use crate::engine::task::{Record, Shared, Taken, Task};
 use crate::engine::watch::{InputView, Snapshot, TaskView};
 use crate::fleet;
@@ -273,6 +274,16 @@ impl Tasks {
             self.refused.retain(|(refused, offset)| refused != input || *offset >= span.next);
         }
         self.count();
+    }
+
+    /// Tells local stores how far the tasks of a transaction that was committed are.
+    pub fn mark(&self, transaction: &Transaction, ends: &BTreeMap<TaskId, i64>, stores: &Stores) {
+        for share in &transaction.shares {
+            // After an outcome that had to be asked for the end is not known: the next commit tells.
+            if let Some((task, end)) = self.by_id.get(&share.task).zip(ends.get(&share.task)) {
+                stores.committed(task.id, *end, || task.entries_hash());
+            }
+        }
     }
 
     /// Drops what the tasks of a transaction took since their last commit: it is to be read again.

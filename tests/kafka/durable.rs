@@ -74,7 +74,7 @@ fn failure(session: &str, attempt: u32) -> Value {
     )
 }
 
-fn names(sessions: usize) -> Vec<String> {
+pub fn names(sessions: usize) -> Vec<String> {
     (0..sessions).map(|number| format!("sess-{number}")).collect()
 }
 
@@ -262,7 +262,7 @@ fn state_without_offsets_is_refused_and_goes_on_only_when_told() {
 }
 
 /// Partition and hash of the log's lines with these words.
-fn hashes(log: &str, words: &str) -> Vec<String> {
+pub fn hashes(log: &str, words: &str) -> Vec<String> {
     let found = log.lines().filter_map(|line| line.split_once(words)?.1.split(" entries").next());
     let mut found: Vec<String> = found.map(str::to_owned).collect();
     found.sort();

@@ -24,7 +24,8 @@ impl Worker {
                     let names = &self.tasks.shared.names;
                     let Some(committed) = assign(&self.config, inbox, &wanted, names, &self.stop)? else { continue };
                     let registries = self.tasks.registries();
-                    self.restoring = Some(Restoring::begin(&self.config, registries, committed, &self.stop)?);
+                    self.restoring =
+                        Some(Restoring::begin(&self.config, registries, committed, &self.stores, &self.stop)?);
                     self.config.watch.vital.enter(Phase::Restoring, 0, Instant::now());
                 }
                 Rebalance::Revoke { lost } => {
@@ -81,6 +82,7 @@ impl Worker {
         self.pending = None;
         self.restoring = None;
         self.tasks.end();
+        self.stores.revoked();
         self.config.watch.vital.enter(Phase::Joining, 0, Instant::now());
         self.config.watch.show_next();
         if let Some(inbox) = &mut self.inbox {
