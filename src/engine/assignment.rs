@@ -22,6 +22,8 @@ use crate::engine::watch::Watch;
 
 /// One call for committed offsets may take this long.
 const COMMITTED_TIMEOUT: Duration = Duration::from_secs(5);
+/// Moving readers may take this long.
+const SEEK_TIMEOUT: Duration = Duration::from_secs(10);
 /// Committed offsets may be hidden behind the open transaction of a dead process for this long; over: the engine ends.
 const COMMITTED_PATIENCE: Duration = Duration::from_secs(40);
 
@@ -153,7 +155,7 @@ fn inputs(list: &TopicPartitionList, names: &[Arc<str>]) -> impl Iterator<Item =
 }
 
 /// Makes these the partitions of the client, each at its place and paused. What it had fetched before is gone.
-pub fn start(inbox: &Inbox<Group>, places: &Committed, names: &[Arc<str>]) -> Result<(), EngineError> {
+fn start(inbox: &Inbox<Group>, places: &Committed, names: &[Arc<str>]) -> Result<(), EngineError> {
     const DOING: &str = "assigning";
     let consumer = inbox.consumer();
     let failed = |error| EngineError::kafka(DOING, &error);
@@ -170,6 +172,19 @@ pub fn start(inbox: &Inbox<Group>, places: &Committed, names: &[Arc<str>]) -> Re
         return Err(EngineError::Kafka { doing: DOING, words });
     }
     consumer.pause(&owned).map_err(|error| EngineError::kafka("pausing", &error))
+}
+
+/// Moves readers to other places. What was fetched before is gone; what the inbox holds is to be discarded first.
+pub fn seek(inbox: &Inbox<Group>, places: &Committed, names: &[Arc<str>]) -> Result<(), EngineError> {
+    const DOING: &str = "going back to the last commit";
+    let failed = |error| EngineError::kafka(DOING, &error);
+    let mut list = TopicPartitionList::new();
+    for (input, place) in places {
+        let at = place.map_or(Offset::Beginning, Offset::Offset);
+        list.add_partition_offset(&names[input.topic], input.partition, at).map_err(failed)?;
+    }
+    let moved = inbox.consumer().seek_partitions(list, SEEK_TIMEOUT).map_err(failed)?;
+    moved.elements().iter().try_for_each(|element| element.error().map_err(failed))
 }
 
 /// Lets these inputs be read.

@@ -105,11 +105,21 @@ impl ProducerContext for Deliveries {
                 self.delivered.fetch_add(1, Ordering::Release);
             }
             Err((error, _)) => {
-                *self.error.lock().unwrap_or_else(PoisonError::into_inner) = Some(error.clone());
+                let mut known = self.error.lock().unwrap_or_else(PoisonError::into_inner);
+                // What is thrown away with a record that failed says nothing of the cause.
+                if known.as_ref().is_none_or(is_consequence) {
+                    *known = Some(error.clone());
+                }
+                drop(known);
                 self.failed.fetch_add(1, Ordering::Release);
             }
         }
     }
+}
+
+/// Whether a record was only thrown away because of another one.
+fn is_consequence(error: &KafkaError) -> bool {
+    matches!(error.rdkafka_error_code(), Some(RDKafkaErrorCode::PurgeQueue | RDKafkaErrorCode::PurgeInflight))
 }
 
 impl Deliveries {

@@ -1,12 +1,13 @@
 //! Committing what is due, and the search for what a broker does not take.
 
+use std::time::Instant;
+
 use crate::engine::batch::Transaction;
 use crate::engine::error::EngineError;
 use crate::engine::pace::Pace;
 use crate::engine::place::TaskId;
 use crate::engine::transaction::Outcome;
 use crate::engine::worker::{NOT_MEMBER_PAUSE, OnProgress, Progress, Worker};
-use std::time::Instant;
 
 impl Worker {
     /// Commits what waits, else what is due, or everything.

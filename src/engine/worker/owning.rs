@@ -1,15 +1,17 @@
 //! Partitions that come and go: taking them over, restoring their tasks, giving them up.
 
-use crate::engine::assignment::{Rebalance, assign, resume, start};
+use std::thread;
+use std::time::Instant;
+
+use rdkafka::consumer::Consumer;
+
+use crate::engine::assignment::{Rebalance, assign, resume, seek};
 use crate::engine::changelog::Restoring;
 use crate::engine::error::EngineError;
 use crate::engine::health::Phase;
 use crate::engine::membership::{join, leave};
 use crate::engine::transaction::Outcome;
 use crate::engine::worker::{OnProgress, Progress, Worker};
-use rdkafka::consumer::Consumer;
-use std::thread;
-use std::time::Instant;
 
 impl Worker {
     pub(crate) fn rebalances(&mut self, on_progress: OnProgress<'_>) -> Result<(), EngineError> {
@@ -62,7 +64,7 @@ impl Worker {
         let (Some(restoring), Some(inbox)) = (self.restoring.take(), &self.inbox) else { return Ok(()) };
         self.tasks.begin(restoring.finish()?);
         if self.config.start_at_earliest {
-            start(inbox, &self.tasks.places(), &self.tasks.shared.names)?;
+            seek(inbox, &self.tasks.places(), &self.tasks.shared.names)?;
         }
         resume(inbox, self.tasks.reading(), &self.tasks.shared.names)?;
         self.config.watch.vital.enter(Phase::Running, tasks, Instant::now());

@@ -1,6 +1,12 @@
 //! Taking records until a commit is due, and what comes between.
 
-use crate::engine::assignment::{resume, start};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rdkafka::consumer::Consumer;
+use rdkafka::error::KafkaError;
+
+use crate::engine::assignment::{resume, seek};
 use crate::engine::error::EngineError;
 use crate::engine::membership::{outside, record};
 use crate::engine::place::{Input, Role, TaskId};
@@ -8,9 +14,6 @@ use crate::engine::task::Taken;
 use crate::engine::verdict::{Verdict, judge};
 use crate::engine::worker::{Held, POLL_MAX, Worker};
 use crate::record::time::Timestamp;
-use rdkafka::consumer::Consumer;
-use rdkafka::error::KafkaError;
-use std::time::{Duration, Instant};
 
 impl Worker {
     /// Takes records until a commit is due or none is there; whether there was one.
@@ -55,6 +58,11 @@ impl Worker {
     pub(crate) fn take_held(&mut self, wall: Timestamp, now: Instant) -> Result<Held, EngineError> {
         let mut held = Held::None;
         loop {
+            if self.tasks.is_full(self.search.inputs_max()) {
+                // No more before a commit, which may begin in a moment.
+                thread::sleep(self.commits.idle.saturating_duration_since(now));
+                return Ok(Held::Stop);
+            }
             let Some(inbox) = &mut self.inbox else { return Ok(held) };
             let Some(received) = inbox.next() else { return Ok(held) };
             let received = match received {
@@ -78,9 +86,7 @@ impl Worker {
                 return Ok(Held::Stop);
             }
             self.read_activated()?;
-            let full = self.tasks.is_full(self.search.inputs_max());
-            let not_before = if full { self.commits.idle } else { self.commits.busy };
-            if self.due(not_before).is_some_and(|due| due <= now) {
+            if self.due(self.commits.busy).is_some_and(|due| due <= now) {
                 return Ok(Held::Stop);
             }
         }
@@ -98,8 +104,7 @@ impl Worker {
         self.tasks.rollback(tasks);
         let Some(inbox) = &mut self.inbox else { return Ok(()) };
         inbox.discard();
-        start(inbox, &self.tasks.places(), &self.tasks.shared.names)?;
-        resume(inbox, self.tasks.reading(), &self.tasks.shared.names)
+        seek(inbox, &self.tasks.places(), &self.tasks.shared.names)
     }
 
     /// Lets the records of tasks be read that have a registry now.
