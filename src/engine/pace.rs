@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 /// again: else a backlog of urgent batches would spend its time in commits. Latency loses nothing: where records do not
 /// wait, a commit does not either.
 const CATCH_UP_FACTOR: u32 = 8;
-/// But not for longer than this.
-const CATCH_UP_MAX: Duration = Duration::from_millis(250);
+/// But not for longer than this: what waits for nothing else waits no longer for it.
+const CATCH_UP_MAX: Duration = Duration::from_secs(1);
 
 /// When the next commit may begin.
 #[derive(Clone, Copy)]

@@ -117,7 +117,7 @@ impl Session {
         if self.exposure.rows.is_empty() {
             return;
         }
-        for ((bucket, graph), rows) in self.exposure.rows.take() {
+        for (bucket, graph, rows) in self.exposure.rows.take() {
             let rows = Rows {
                 graph,
                 source: self.task.clone(),

@@ -1,6 +1,7 @@
 //! The rows that a task counts in between two commits, found by what an event says without copying it.
 
 use std::borrow::Cow;
+use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{BuildHasher, Hash, Hasher};
 
@@ -94,6 +95,19 @@ impl Counted {
             && names.iter().zip(&self.values).all(|(name, value)| place.value(name).as_deref() == value.as_deref())
     }
 
+    fn schema(&self) -> Option<&str> {
+        self.schema_ref.as_deref().or(self.implied_schema.as_deref())
+    }
+
+    /// By everything that tells rows apart.
+    fn order(&self, other: &Self) -> Ordering {
+        let what = |row: &'_ Self| (row.override_attempt, row.late);
+        (&self.graph, self.schema(), &self.route, &self.override_id)
+            .cmp(&(&other.graph, other.schema(), &other.route, &other.override_id))
+            .then_with(|| what(self).cmp(&what(other)))
+            .then_with(|| self.values.cmp(&other.values))
+    }
+
     fn weight(&self) -> u64 {
         let Tally { runs_started, runs_completed, runs_failed, .. } = self.tally;
         runs_started + runs_completed + runs_failed
@@ -101,9 +115,8 @@ impl Counted {
 
     fn key(&self, names: &[String]) -> RowKey {
         let dimensions = names.iter().zip(&self.values);
-        let schema_ref = self.schema_ref.as_ref().or(self.implied_schema.as_ref());
         RowKey {
-            schema_ref: schema_ref.map(ToString::to_string),
+            schema_ref: self.schema().map(ToOwned::to_owned),
             route: self.route.clone(),
             override_id: self.override_id.as_ref().map(ToString::to_string),
             override_attempt: self.override_attempt,
@@ -123,7 +136,7 @@ impl Counted {
                     (Some(id), Some(attempt)) => return Some(format!("{id} {attempt}").into()),
                     (id, _) => id,
                 },
-                1 => self.schema_ref.as_deref().or(self.implied_schema.as_deref()),
+                1 => self.schema(),
                 2 => Some(&*self.graph),
                 _ => match &self.route {
                     Route::Unknown(word) => Some(word.as_str()),
@@ -152,8 +165,37 @@ impl Counted {
 /// Columns beside the dimensions that may be folded: override, schema, graph, routes nobody knows.
 const OTHER_COLUMNS: usize = 4;
 
-/// Tables by bucket and graph, in order.
-pub type Tables = BTreeMap<(Timestamp, String), BTreeMap<RowKey, Tally>>;
+/// The rows of a graph in a bucket, in order.
+pub type Table = (Timestamp, String, Vec<(RowKey, Tally)>);
+
+/// Rows that were counted under the same names of dimensions.
+#[derive(Debug)]
+struct Closed {
+    bucket: Timestamp,
+    names: Vec<String>,
+    rows: Vec<Counted>,
+}
+
+impl Closed {
+    /// The rows by graph, in order; those that say the same are added up.
+    fn tables(mut self) -> Vec<Table> {
+        self.rows.sort_unstable_by(Counted::order);
+        let mut tables: Vec<Table> = Vec::new();
+        for (at, row) in self.rows.iter().enumerate() {
+            let before = at.checked_sub(1).and_then(|before| self.rows.get(before));
+            if let Some((_, _, rows)) = tables.last_mut().filter(|(_, graph, _)| **graph == *row.graph) {
+                match rows.last_mut().filter(|_| before.is_some_and(|before| before.order(row).is_eq())) {
+                    Some((_, tally)) => tally.add(&row.tally),
+                    None => rows.push((row.key(&self.names), row.tally.clone())),
+                }
+            } else {
+                let rows = vec![(row.key(&self.names), row.tally.clone())];
+                tables.push((self.bucket, row.graph.to_string(), rows));
+            }
+        }
+        tables
+    }
+}
 
 /// The rows of the current bucket, and those of buckets that ended since the last flush.
 #[derive(Debug)]
@@ -162,7 +204,7 @@ pub struct RowTable {
     bucket: Timestamp,
     open: Vec<Counted>,
     index: HashTable<u32>,
-    closed: Tables,
+    closed: Vec<Closed>,
 }
 
 impl RowTable {
@@ -174,7 +216,7 @@ impl RowTable {
             bucket: Timestamp::MIN,
             open: Vec::new(),
             index: HashTable::new(),
-            closed: Tables::new(),
+            closed: Vec::new(),
         }
     }
 
@@ -267,17 +309,17 @@ impl RowTable {
 
     /// Ends the current bucket.
     pub fn close(&mut self) {
-        for row in self.open.drain(..) {
-            let rows = self.closed.entry((self.bucket, row.graph.to_string())).or_default();
-            rows.entry(row.key(&self.names)).or_default().add(&row.tally);
+        if !self.open.is_empty() {
+            let (bucket, names, rows) = (self.bucket, self.names.clone(), std::mem::take(&mut self.open));
+            self.closed.push(Closed { bucket, names, rows });
+            self.index.clear();
         }
-        self.index.clear();
     }
 
     /// Everything counted; nothing is left.
-    pub fn take(&mut self) -> Tables {
+    pub fn take(&mut self) -> Vec<Table> {
         self.close();
-        std::mem::take(&mut self.closed)
+        std::mem::take(&mut self.closed).into_iter().flat_map(Closed::tables).collect()
     }
 
     /// Forgets everything counted.
