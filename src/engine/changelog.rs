@@ -21,6 +21,7 @@ use crate::engine::catalogue::Registries;
 use crate::engine::client::{Logs, create, ends, reader};
 use crate::engine::config::Config;
 use crate::engine::error::{EngineError, capped, words};
+use crate::engine::failpoint;
 use crate::engine::patience::Patience;
 use crate::engine::place::{Role, StageName, TaskId};
 use crate::engine::release::release;
@@ -170,6 +171,7 @@ impl Restoring {
                     let part = task.and_then(|task| self.parts.get_mut(&task)).filter(|part| !part.done);
                     let Some(part) = part else { continue };
                     part.entries += 1;
+                    failpoint::pass("in_restore");
                     self.progressed = Instant::now();
                     if let Err(error) = part.restore.apply(message.key().unwrap_or_default(), message.payload()) {
                         let words = format!("at offset {}: {error}", message.offset());

@@ -23,6 +23,7 @@ use crate::engine::client::CALL_TIMEOUT;
 use crate::engine::config::Config;
 use crate::engine::counters::Counters;
 use crate::engine::error::{EngineError, words};
+use crate::engine::failpoint;
 use crate::engine::fencing::Fencings;
 use crate::engine::native;
 use crate::engine::patience::Patience;
@@ -145,6 +146,7 @@ impl Publisher {
         let Some(producer) = &self.producer else { return Err(Stumble::NotMember) };
         producer.begin_transaction().map_err(failed(Call::Begin))?;
         produce(producer, &transaction.publications).map_err(failed(Call::Produce))?;
+        failpoint::pass("after_produce");
         if !transaction.spans.is_empty() {
             let offsets = offsets(transaction, self.config.topics.inputs()).map_err(failed(Call::SendOffsets))?;
             // Fresh, after the last poll; the same generation before and after makes it that of the metadata between.
@@ -155,7 +157,9 @@ impl Publisher {
             }
             again(Call::SendOffsets, |left| producer.send_offsets_to_transaction(&offsets, &metadata, left))
                 .map_err(failed(Call::SendOffsets))?;
+            failpoint::pass("after_send_offsets");
         }
+        failpoint::pass("before_end_txn");
         producer.commit_transaction(CALL_TIMEOUT).map_err(failed(Call::Commit))
     }
 

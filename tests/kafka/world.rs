@@ -286,9 +286,13 @@ impl Running {
     }
 
     pub fn terminate(&self) {
+        self.signal("-TERM");
+    }
+
+    pub fn signal(&self, signal: &str) {
         let pid = i32::try_from(self.child.id()).expect("a process id");
-        let killed = Command::new("kill").args(["-TERM", &pid.to_string()]).status().expect("kill");
-        assert!(killed.success());
+        let sent = Command::new("kill").args([signal, &pid.to_string()]).status().expect("kill");
+        assert!(sent.success());
     }
 
     pub fn kill9(mut self) {

@@ -2,6 +2,7 @@
 
 use crate::engine::assignment::{resume, start};
 use crate::engine::error::EngineError;
+use crate::engine::failpoint;
 use crate::engine::membership::{outside, record};
 use crate::engine::place::{Input, Role, TaskId};
 use crate::engine::task::Taken;
@@ -48,6 +49,7 @@ impl Worker {
             if inbox.consumer().context().is_pending() || !takes && self.restoring.is_none() || inbox.fill(wait) == 0 {
                 return Ok(polled);
             }
+            failpoint::pass("after_poll");
         }
     }
 
@@ -76,6 +78,9 @@ impl Worker {
             if taken == Taken::Unpublishable {
                 self.refuse(place)?;
                 return Ok(Held::Stop);
+            }
+            if place.0.role() == Role::Commands {
+                failpoint::pass("after_command");
             }
             self.read_activated()?;
             let full = self.tasks.is_full(self.search.inputs_max());
