@@ -115,6 +115,15 @@ fn healthy(c: &mut Criterion) {
             session.step(now, input, &mut effects);
         });
     });
+    // The end of a run is counted, with its latency, in a row that is there.
+    let text = HEALTHY.replace("node_completed", "graph_completed");
+    let event = json::event(&text, 1024).expect("an event");
+    group.bench_function("step of the end of a run", |b| {
+        b.iter(|| {
+            let input = Input::Event { position: position(1), event: black_box(&event), received_at: now };
+            session.step(now, input, &mut effects);
+        });
+    });
     group.finish();
 }
 

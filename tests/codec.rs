@@ -12,6 +12,8 @@ use serde_json::{Value, json};
 mod avro;
 #[path = "codec/cloudevents.rs"]
 mod cloudevents;
+#[path = "codec/fleet.rs"]
+mod fleet;
 #[path = "codec/round_trips.rs"]
 mod round_trips;
 

@@ -21,6 +21,10 @@ mod faults {
     #[path = "../kafka/world.rs"]
     pub mod world;
 
+    #[allow(dead_code, reason = "shared with the tests of the program")]
+    #[path = "../kafka/proxy.rs"]
+    pub mod proxy;
+
     pub mod load;
     pub mod oracle;
     pub mod reading;
@@ -28,7 +32,11 @@ mod faults {
     pub mod runner;
     pub mod watch;
 
+    pub mod brokers;
+    pub mod foreign;
     pub mod kills;
+    pub mod members;
+    pub mod zombies;
 }
 
 fn main() -> ExitCode {

@@ -27,5 +27,7 @@ mod kafka {
     mod ops_topics;
     mod refusals;
     mod registry;
+    mod stores;
     mod story;
+    mod tape;
 }

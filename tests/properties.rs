@@ -1,4 +1,4 @@
-//! Properties of the session stage over generated logs: what must hold in any order of events, decisions and time.
+//! Properties of the stages over generated logs: what must hold in any order of events, decisions and time.
 
 #![allow(clippy::expect_used, clippy::unwrap_used, reason = "a test")]
 
@@ -10,6 +10,10 @@ mod cases;
 mod draft;
 #[path = "properties/durable.rs"]
 mod durable;
+#[path = "properties/fleet.rs"]
+mod fleet;
+#[path = "properties/fleet_world.rs"]
+mod fleet_world;
 #[path = "properties/gates.rs"]
 mod gates;
 #[path = "properties/hostile.rs"]
@@ -20,6 +24,8 @@ mod ledger;
 mod model;
 #[path = "properties/order.rs"]
 mod order;
+#[path = "properties/rows.rs"]
+mod rows;
 #[path = "properties/world.rs"]
 mod world;
 

@@ -1,10 +1,11 @@
 //! What the engine needs to know, from the settings.
 
+use std::path::Path;
 use std::time::Duration;
 
 use crate::cli::exit::{Exit, Failure};
 use crate::cli::settings::model::Settings;
-use crate::engine::{Cluster, Config};
+use crate::engine::{Cluster, Config, store};
 use crate::record::codec::Schemas;
 
 /// Brokers of the settings.
@@ -32,9 +33,19 @@ pub fn config(settings: &Settings, instance: &str) -> Result<Config, Failure> {
         broker_timeout: Duration::from_millis(settings.broker_timeout_ms),
         outage_max: Duration::from_millis(settings.broker_outage_ms_max),
         start_at_earliest: settings.start_at_earliest,
+        store: stores(settings),
         dev: settings.dev,
         check_topics: true,
         ..Config::default()
+    })
+}
+
+/// Where local stores are; none: there are none.
+fn stores(settings: &Settings) -> Option<store::Settings> {
+    (settings.store != store::Kind::Memory).then(|| store::Settings {
+        kind: settings.store,
+        folder: Path::new(&settings.data_dir).join("store"),
+        age_max: Duration::from_millis(settings.store_age_ms_max),
     })
 }
 

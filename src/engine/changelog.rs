@@ -1,4 +1,7 @@
-//! State of tasks, from the changelog: read in slices, so that the worker can poll its group between two.
+//! State of tasks, from local stores and changelogs: read in slices, so that the worker can poll its group between two.
+//!
+//! What a local store gives is checked already (`store`); the changelog is then read from where the store ends. Where the
+//! changelog does not fit to it, the store is set aside and the changelog read whole.
 //!
 //! The order is what makes it right: the transactional id is taken over, then committed offsets are read (which waits for
 //! transactions that may still change them), then the end of the changelog, then the changelog up to there. The end is
@@ -20,12 +23,17 @@ use crate::engine::assignment::Committed;
 use crate::engine::catalogue::Registries;
 use crate::engine::client::{Logs, create, ends, reader};
 use crate::engine::config::Config;
-use crate::engine::error::{EngineError, capped, words};
+use crate::engine::error::{EngineError, words};
 use crate::engine::failpoint;
+use crate::engine::identity::{recreated, topic_ids};
+use crate::engine::part::{Part, Settled, Start, start};
 use crate::engine::patience::Patience;
 use crate::engine::place::{Role, StageName, TaskId};
 use crate::engine::release::release;
 use crate::engine::restore::TaskRestore;
+use crate::engine::store::hands::Stores;
+use crate::engine::store::keeper::{Keeper, Mark};
+use crate::engine::store::loading::{Empty, Loading};
 use crate::engine::tape::Progress;
 use crate::engine::task::Task;
 
@@ -41,27 +49,20 @@ const STALL: Duration = Duration::from_millis(500);
 const TELL_EVERY: Duration = Duration::from_secs(5);
 const READING: &str = "reading the changelog";
 
-struct Part {
-    task: TaskId,
-    topic: String,
-    restore: TaskRestore,
-    /// Its first offset; asking the library for the beginning would cost half a second where the leader is not known yet.
-    first: i64,
-    /// Where it ends; none: not asked yet.
-    end: Option<i64>,
-    entries: u64,
-    done: bool,
-}
-
 /// Tasks on their way from the changelog.
 pub struct Restoring {
     config: Config,
+    /// Ids of the inputs, by name, as far as they are known.
+    topic_ids: BTreeMap<String, String>,
     /// There until dropped.
     reader: Option<BaseConsumer<Logs>>,
     ends: BaseConsumer<Logs>,
     asking: Patience,
     committed: Committed,
     parts: BTreeMap<TaskId, Part>,
+    keeper: Option<Arc<Keeper>>,
+    /// While local stores are being loaded.
+    loading: Option<Loading<TaskRestore>>,
     is_reading: bool,
     begun: Instant,
     progressed: Instant,
@@ -74,25 +75,33 @@ impl Restoring {
         config: &Config,
         registries: &Registries,
         committed: Committed,
+        stores: &Stores,
         stop: &Arc<AtomicBool>,
     ) -> Result<Self, EngineError> {
         let mut parts = BTreeMap::new();
         for input in committed.keys() {
-            let task = input.task();
-            let topic = config.topics.states()[task.stage as usize];
-            parts.entry(task).or_insert_with(|| {
-                let restore = TaskRestore::new(task, topic, registries);
-                Part { task, topic: topic.to_owned(), restore, first: 0, end: None, entries: 0, done: false }
-            });
+            let id = input.task();
+            parts.entry(id).or_insert_with(|| Part::new(id, stores.task(id), registries));
         }
+        let keeper = stores.keeper().cloned();
+        let loading = keeper.as_ref().map(|keeper| {
+            let ids: BTreeMap<String, TaskId> = parts.keys().map(|id| (id.to_string(), *id)).collect();
+            let (tasks, registries) = (parts.values().map(|part| part.task.clone()).collect(), registries.clone());
+            let empty: Empty<TaskRestore> =
+                Arc::new(move |task| TaskRestore::new(ids[&task.to_string()], &task.topic, &registries));
+            Loading::begin(keeper, tasks, &empty)
+        });
         let now = Instant::now();
         Ok(Self {
+            topic_ids: topic_ids(config),
             config: config.clone(),
             reader: Some(create(&reader(config), Logs)?),
             ends: create(&ends(config), Logs)?,
             asking: Patience::new(config.outage_max, stop),
             committed,
             parts,
+            keeper,
+            loading,
             is_reading: false,
             begun: now,
             progressed: now,
@@ -107,16 +116,48 @@ impl Restoring {
 
     /// Goes on for a moment; whether everything is there.
     pub fn slice(&mut self) -> Result<bool, EngineError> {
-        if !self.ask()? {
+        if !self.load() || !self.ask()? {
             return Ok(false);
         }
-        if self.parts.values().all(|part| part.done) {
-            return Ok(true);
+        if !self.parts.values().all(|part| part.done) {
+            self.read()?;
+            self.look()?;
+            self.tell()?;
         }
-        self.read()?;
-        self.look()?;
-        self.tell()?;
-        Ok(self.parts.values().all(|part| part.done))
+        Ok(self.parts.values().all(|part| part.done) && self.settle()?)
+    }
+
+    /// Takes what local stores give; whether all have.
+    fn load(&mut self) -> bool {
+        let Some(loading) = &mut self.loading else { return true };
+        let until = Instant::now() + SLICE_MAX;
+        while !loading.is_done() && Instant::now() < until {
+            if let Some((task, Some(loaded))) = loading.next(POLL_MAX)
+                && let Some(part) = self.parts.values_mut().find(|part| part.task == task)
+            {
+                part.loaded(loaded);
+            }
+        }
+        let is_done = loading.is_done();
+        if is_done {
+            self.loading = None;
+        }
+        is_done
+    }
+
+    /// Makes tasks of what was read; false where a local store has to be forgotten, and its changelog read whole.
+    fn settle(&mut self) -> Result<bool, EngineError> {
+        let mut is_settled = true;
+        for part in self.parts.values_mut() {
+            if let Err(error) = part.settle() {
+                if !part.is_stored() {
+                    return Err(error);
+                }
+                doubt(self.keeper.as_deref(), part, &error.to_string());
+                (is_settled, self.is_reading) = (false, false);
+            }
+        }
+        Ok(is_settled)
     }
 
     /// Asks for ends; once all are known, whatever lies before them is assigned to the reader.
@@ -128,11 +169,14 @@ impl Restoring {
         let started = Instant::now();
         let mut wanted = TopicPartitionList::new();
         for (TaskId { partition, .. }, part) in &mut self.parts {
-            if part.end.is_none() {
-                match self.ends.fetch_watermarks(&part.topic, *partition, END_TIMEOUT) {
+            if part.bounds.is_none() {
+                match self.ends.fetch_watermarks(&part.task.topic, *partition, END_TIMEOUT) {
                     Ok((first, end)) => {
-                        (part.first, part.end) = (first, Some(end));
-                        part.done = first >= end;
+                        if !part.bounded(first, end) {
+                            let ends = part.from();
+                            let words = format!("the changelog has offsets {first} to {end}, the store ends at {ends}");
+                            doubt(self.keeper.as_deref(), part, &words);
+                        }
                     }
                     Err(error) => {
                         self.asking.pause(DOING, &words(&error))?;
@@ -142,7 +186,7 @@ impl Restoring {
             }
             if !part.done {
                 wanted
-                    .add_partition_offset(&part.topic, *partition, Offset::Offset(part.first))
+                    .add_partition_offset(&part.task.topic, *partition, Offset::Offset(part.from()))
                     .map_err(|error| EngineError::kafka(DOING, &error))?;
             }
             if started.elapsed() > SLICE_MAX {
@@ -170,12 +214,16 @@ impl Restoring {
                     let task = stage.map(|stage| TaskId { stage, partition: message.partition() });
                     let part = task.and_then(|task| self.parts.get_mut(&task)).filter(|part| !part.done);
                     let Some(part) = part else { continue };
-                    part.entries += 1;
                     failpoint::pass("in_restore");
                     self.progressed = Instant::now();
-                    if let Err(error) = part.restore.apply(message.key().unwrap_or_default(), message.payload()) {
+                    if let Err(error) = part.apply(message.key().unwrap_or_default(), message.payload()) {
                         let words = format!("at offset {}: {error}", message.offset());
-                        return Err(part.unusable(&words));
+                        if !part.is_stored() {
+                            return Err(part.unusable(&words));
+                        }
+                        doubt(self.keeper.as_deref(), part, &words);
+                        self.is_reading = false;
+                        return Ok(());
                     }
                 }
                 Some(Err(error)) => return judge(&error, &self.config.topics.states().join(" or ")),
@@ -189,9 +237,9 @@ impl Restoring {
         let Some(reader) = &self.reader else { return Ok(()) };
         let positions = reader.position().map_err(|error| EngineError::kafka(READING, &error))?;
         for (TaskId { partition, .. }, part) in self.parts.iter_mut().filter(|(_, part)| !part.done) {
-            let position = positions.find_partition(&part.topic, *partition).map(|element| element.offset());
+            let position = positions.find_partition(&part.task.topic, *partition).map(|element| element.offset());
             let Some(Offset::Offset(position)) = position else { continue };
-            if part.end.is_some_and(|end| position >= end) {
+            if part.end().is_some_and(|end| position >= end) {
                 part.done = true;
                 self.progressed = Instant::now();
             }
@@ -222,8 +270,8 @@ impl Restoring {
         let mut hidden = BTreeSet::new();
         for (TaskId { partition, .. }, part) in self.parts.iter().filter(|(_, part)| !part.done) {
             // As a reader of committed records sees it, the end is the first open transaction.
-            let stable = reader.fetch_watermarks(&part.topic, *partition, END_TIMEOUT).map(|(_, stable)| stable);
-            match (stable, part.end) {
+            let stable = reader.fetch_watermarks(&part.task.topic, *partition, END_TIMEOUT).map(|(_, stable)| stable);
+            match (stable, part.end()) {
                 (Ok(stable), Some(end)) if stable < end => {
                     tracing::warn!(
                         task = %part.task,
@@ -231,7 +279,7 @@ impl Restoring {
                         end,
                         "restoring state: waiting for the end of the open transaction of another process"
                     );
-                    hidden.insert(part.task);
+                    hidden.insert(part.id);
                 }
                 (Ok(_), _) => tracing::info!(task = %part.task, "restoring state: waiting for records"),
                 (Err(error), _) => {
@@ -248,9 +296,9 @@ impl Restoring {
     /// The tasks, or why they must not begin.
     pub fn finish(mut self) -> Result<Vec<Task>, EngineError> {
         let mut tasks = Vec::new();
-        for (id, part) in std::mem::take(&mut self.parts) {
-            let Part { task, restore, entries, end, .. } = part;
-            let committed = Role::ALL.map(|role| self.committed.get(&id.input(role)).copied().flatten());
+        for (task, mut part) in std::mem::take(&mut self.parts) {
+            let (id, entries, end) = (task, part.entries, part.end());
+            let mut committed = Role::ALL.map(|role| self.committed.get(&id.input(role)).copied().flatten());
             let known = committed.iter().any(Option::is_some);
             match start(entries, known, self.config.start_at_earliest) {
                 Start::GoOn => {}
@@ -260,12 +308,28 @@ impl Restoring {
                     %task,
                     "offsets are committed, but there is no state (a release before this one kept none): begins empty"
                 ),
-                Start::Refused => return Err(EngineError::OffsetLost(self.refusal(task, &part.topic))),
+                Start::Refused => return Err(EngineError::OffsetLost(self.refusal(task, &part.task.topic))),
             }
-            let (core, progress) = restore.finish()?;
+            let Some(Settled { core, progress, entries_hash }) = part.settled() else {
+                return Err(part.unusable("restored too early"));
+            };
+            if let Some((keeper, changelog_next)) = self.keeper.as_ref().zip(end) {
+                keeper.committed(&part.task, Mark { changelog_next, state_hash: entries_hash });
+            }
+            if let Some(recreated) = progress
+                .as_ref()
+                .and_then(|progress| recreated(&self.topic_ids, &progress.topic_ids, &self.config.group))
+            {
+                if !self.config.start_at_earliest {
+                    return Err(recreated);
+                }
+                tracing::warn!(%task, "begins at the earliest offset, with its state: {recreated}");
+                committed = [None; 2];
+            }
             tracing::debug!(entries, "restored {task} with state hash {:032x}", core.state_hash());
             let incarnation = progress.as_ref().map_or(0, |progress| progress.incarnation + 1);
-            let progress = Progress { incarnation, ..progress.unwrap_or_default() };
+            let topic_ids = self.topic_ids.clone();
+            let progress = Progress { incarnation, topic_ids, ..progress.unwrap_or_default() };
             tasks.push(Task::new(id, core, progress, committed, end.unwrap_or(0)));
         }
         tracing::info!(tasks = tasks.len(), seconds = self.begun.elapsed().as_secs_f64(), "state restored");
@@ -283,12 +347,6 @@ impl Restoring {
     }
 }
 
-impl Part {
-    fn unusable(&self, words: &str) -> EngineError {
-        EngineError::State { task: self.task.to_string(), topic: self.topic.clone(), words: capped(words) }
-    }
-}
-
 impl Drop for Restoring {
     /// Closing a reader takes 100 ms, and longer where no broker answers: nobody waits for it.
     fn drop(&mut self) {
@@ -299,26 +357,12 @@ impl Drop for Restoring {
     }
 }
 
-/// How a task begins.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Start {
-    /// With its state, at its offsets.
-    GoOn,
-    /// At the earliest offset.
-    Anew,
-    /// At its offsets, empty.
-    Stateless,
-    /// Not at all: a person has to say where.
-    Refused,
-}
-
-fn start(entries: u64, has_offsets: bool, start_at_earliest: bool) -> Start {
-    match (entries > 0, has_offsets) {
-        (true, true) => Start::GoOn,
-        (false, false) => Start::Anew,
-        (false, true) => Start::Stateless,
-        (true, false) if start_at_earliest => Start::Anew,
-        (true, false) => Start::Refused,
+/// What a local store gave does not fit to the changelog: it is set aside, and the changelog is read whole.
+fn doubt(keeper: Option<&Keeper>, part: &mut Part, why: &str) {
+    tracing::warn!(task = %part.id, why, "the local store is set aside; the state comes from the changelog");
+    part.forget();
+    if let Some(keeper) = keeper {
+        keeper.doubt(&part.task);
     }
 }
 
@@ -340,15 +384,6 @@ fn judge(error: &KafkaError, topic: &str) -> Result<(), EngineError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn state_without_offsets_refuses_unless_told_otherwise() {
-        assert_eq!(start(1, true, false), Start::GoOn);
-        assert_eq!(start(0, false, false), Start::Anew);
-        assert_eq!(start(0, true, false), Start::Stateless);
-        assert_eq!(start(1, false, false), Start::Refused);
-        assert_eq!(start(1, false, true), Start::Anew);
-    }
 
     #[test]
     fn a_reader_goes_on_where_the_library_does() {

@@ -5,6 +5,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::engine::store;
 use crate::engine::watch::Watch;
 use crate::record::codec::Schemas;
 use crate::record::topic::{
@@ -195,6 +196,8 @@ pub struct Config {
     pub start_at_earliest: bool,
     /// Whether one copy of everything is enough: a single broker, to try things on.
     pub dev: bool,
+    /// Local stores of state; none: state comes from changelogs only.
+    pub store: Option<store::Settings>,
     /// Whether topics are looked at first (existence, `LogAppendTime`, equal partition counts). Off for an embedded
     /// broker without an admin interface only.
     pub check_topics: bool,
@@ -219,6 +222,7 @@ impl Default for Config {
             broker_timeout: Duration::from_secs(10),
             outage_max: Duration::from_mins(5),
             start_at_earliest: false,
+            store: None,
             dev: false,
             check_topics: true,
             watch: Arc::default(),

@@ -157,6 +157,14 @@ impl Core {
         }
     }
 
+    /// What a fleet task counted.
+    pub fn fleet_counts(&self) -> Option<&fleet::Counts> {
+        match self {
+            Self::Session(_) => None,
+            Self::Fleet(fleet) => Some(fleet.counts()),
+        }
+    }
+
     /// Its clock; none: it took nothing yet.
     pub fn clock(&self) -> Option<Timestamp> {
         match self {

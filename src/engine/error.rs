@@ -40,7 +40,8 @@ pub enum EngineError {
     #[error(
         "topic {topic} is another one than before (id {is}, was {was}): it was deleted and made again, so offsets and \
          state of group {group} mean nothing in it. If nothing is to be kept: delete group {group} and its state topics, \
-         `reflex topics apply`, start again. Else bring the old topic back, or mirror it under another name \
+         `reflex topics apply`, start again. With start_at_earliest=true the state is kept and everything the inputs \
+         hold is read from their beginning. Else bring the old topic back, or mirror it under another name \
          (topics.* in the settings)"
     )]
     TopicRecreated {

@@ -17,8 +17,6 @@ use crate::record::codec::{DecodeLimits, Headers, decode};
 use crate::record::command::Command;
 use crate::record::scope::Scope;
 
-/// Stages that run, whose tasks answer a command that goes to every task: those that `worker` subscribes to.
-const STAGES: &[StageName] = &[StageName::Session];
 /// Key of a command to every task: it goes by partition.
 const KEY_OF_ALL: &str = "*";
 const RECORD_BYTES_MAX: usize = 16 << 20;
@@ -126,11 +124,10 @@ impl Sent {
         let tasks = match owner {
             Owner::Everybody => {
                 let partitions = bounds(config, &config.topics.session_commands)?;
-                let tasks = |stage: &StageName| {
-                    let stage = *stage;
+                let tasks = |stage: StageName| {
                     partitions.keys().map(move |partition| TaskId { stage, partition: *partition }.to_string())
                 };
-                STAGES.iter().flat_map(tasks).collect()
+                StageName::ALL.into_iter().flat_map(tasks).collect()
             }
             Owner::Session(_) | Owner::Graph(_) => BTreeSet::new(),
         };

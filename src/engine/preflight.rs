@@ -27,12 +27,32 @@ pub fn check(config: &Config) -> Result<BTreeMap<String, usize>, EngineError> {
     for words in hidden {
         tracing::warn!("not checked: {words}");
     }
-    let (grave, harmless): (Vec<Finding>, Vec<Finding>) =
-        judge(&config.topics, &facts, config.dev).into_iter().partition(|finding| finding.is_grave);
+    let findings = judge(&config.topics, &facts, config.dev).into_iter().chain(forgetful(config, &facts));
+    let (grave, harmless): (Vec<Finding>, Vec<Finding>) = findings.partition(|finding| finding.is_grave);
     for finding in harmless {
         tracing::warn!("{finding}");
     }
     if grave.is_empty() { Ok(bytes_max(&facts.topics)) } else { Err(EngineError::Unfit(grave)) }
+}
+
+/// Changelogs that forget tombstones before a local store is too old to need them.
+fn forgetful(config: &Config, facts: &Facts) -> Vec<Finding> {
+    const KEPT: &str = "delete.retention.ms";
+    let Some(store) = &config.store else { return Vec::new() };
+    let age_ms = store.age_max.as_millis();
+    let kept = |name: &str| facts.topics.get(name)?.configs.get(KEPT)?.parse::<u64>().ok();
+    let states = config.topics.states().into_iter().filter_map(|name| Some((name, kept(name)?)));
+    let short = states.filter(|(_, kept_ms)| u128::from(*kept_ms) < age_ms.saturating_mul(2));
+    short
+        .map(|(name, kept_ms)| Finding {
+            is_grave: true,
+            place: name.to_owned(),
+            words: format!(
+                "has {KEPT}={kept_ms}, less than twice the age of a local store that is still used ({age_ms} ms)"
+            ),
+            remedy: format!("set store_age_ms_max to {} at most, or store=memory", kept_ms / 2),
+        })
+        .collect()
 }
 
 /// Every topic of this release.
@@ -107,7 +127,27 @@ fn bytes_max(topics: &BTreeMap<String, TopicFacts>) -> BTreeMap<String, usize> {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
+    use crate::engine::store::{Kind, Settings};
+
+    #[test]
+    fn a_changelog_that_forgets_tombstones_early_is_refused_where_there_are_local_stores() {
+        let found = |kept: u64, kind: Option<Kind>| {
+            let age_max = Duration::from_hours(12);
+            let store = kind.map(|kind| Settings { kind, folder: "store".into(), age_max });
+            let config = Config { store, ..Config::default() };
+            let configs = BTreeMap::from([("delete.retention.ms".to_owned(), kept.to_string())]);
+            let topic = TopicFacts { configs, ..TopicFacts::default() };
+            let topics = BTreeMap::from([(config.topics.state_fleet.clone(), topic)]);
+            forgetful(&config, &Facts { topics, ..Facts::default() })
+        };
+        assert_eq!(found(86_400_000, Some(Kind::Fjall)), []);
+        assert_eq!(found(86_399_999, None), []);
+        let refusal = found(86_399_999, Some(Kind::Fjall)).first().map(ToString::to_string).expect("refused");
+        assert!(refusal.contains("store_age_ms_max to 43199999 at most"), "{refusal}");
+    }
 
     #[test]
     fn one_missing_topic_and_several_are_named() {

@@ -6,6 +6,7 @@ use crate::engine::error::{EngineError, capped};
 use crate::engine::place::{StageName, TaskId};
 use crate::engine::tape::Progress;
 use crate::fleet;
+use crate::record::task::entry::hash;
 use crate::session;
 
 enum Stage {
@@ -19,6 +20,8 @@ pub struct TaskRestore {
     topic: String,
     stage: Stage,
     progress: Option<Progress>,
+    /// Hash of the entry of `progress`.
+    progress_hash: u128,
     registries: Registries,
 }
 
@@ -30,7 +33,7 @@ impl TaskRestore {
             StageName::Session => Stage::Session(Box::new(session::Restore::new(&name, first))),
             StageName::Fleet => Stage::Fleet(Box::new(fleet::Restore::new(&name, first))),
         };
-        Self { id, topic: topic.to_owned(), stage, progress: None, registries: registries.clone() }
+        Self { id, topic: topic.to_owned(), stage, progress: None, progress_hash: 0, registries: registries.clone() }
     }
 
     /// Takes one record of the changelog, in its order.
@@ -41,6 +44,7 @@ impl TaskRestore {
         if key == Progress::KEY {
             let read = |value| serde_json::from_slice(value).map_err(|error| format!("entry `engine`: {error}"));
             self.progress = value.map(read).transpose()?;
+            self.progress_hash = value.map_or(0, |value| hash(key, value));
             return Ok(());
         }
         match &mut self.stage {
@@ -49,12 +53,22 @@ impl TaskRestore {
         }
     }
 
+    /// Hash of all entries taken, the engine's own included.
+    #[must_use]
+    pub fn state_hash(&self) -> u128 {
+        let sum = match &self.stage {
+            Stage::Session(restore) => restore.state_hash(),
+            Stage::Fleet(restore) => restore.state_hash(),
+        };
+        sum.wrapping_add(self.progress_hash)
+    }
+
     /// The task, and how far it was; of no entries at all an empty one.
     ///
     /// # Errors
     /// Entries that do not belong together, or a registry version that is nowhere.
     pub fn finish(self) -> Result<(Core, Option<Progress>), EngineError> {
-        let Self { id, topic, stage, progress, registries } = self;
+        let Self { id, topic, stage, progress, registries, .. } = self;
         let unusable =
             |words: &str| EngineError::State { task: id.to_string(), topic: topic.clone(), words: capped(words) };
         let version = match &stage {

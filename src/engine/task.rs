@@ -26,6 +26,7 @@ use crate::record::dead_letter::{Code, Rejection};
 
 use crate::record::position::Position;
 use crate::record::task::Effects;
+use crate::record::task::entry::hash;
 use crate::record::time::Timestamp;
 
 /// A task whose deadline has passed gets a tick when it has had no input for this long: what is still on its way to it
@@ -276,7 +277,10 @@ impl Task {
             let previous = self.committed[role.slot()];
             // An offset that does not move is sent as it is: a process that no longer owns the task cannot commit.
             if let Some(next) = self.position(role) {
-                transaction.spans.insert(self.id.input(role), Span { previous, next, seq: progress.seq });
+                transaction.spans.insert(
+                    self.id.input(role),
+                    Span { previous, next, seq: progress.seq, incarnation: progress.incarnation },
+                );
             }
         }
         transaction.shares.push(Share {
@@ -298,6 +302,11 @@ impl Task {
             value: serde_json::to_vec(record).ok(),
             headers: Some(OwnedHeaders::new().insert(Header { key: WRITER_HEADER, value: Some(&shared.writer) })),
         }
+    }
+
+    /// Hash of all entries of its changelog, as last committed, the engine's own included.
+    pub fn entries_hash(&self) -> u128 {
+        self.core.state_hash().wrapping_add(hash(Progress::KEY, &self.progress.encode()))
     }
 
     /// What was closed is committed; the changelog ends here now.

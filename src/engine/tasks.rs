@@ -13,8 +13,10 @@ use crate::engine::encode::Outlets;
 use crate::engine::error::EngineError;
 use crate::engine::intake::Intake;
 use crate::engine::place::{Input, Role, TaskId};
+use crate::engine::store::hands::Stores;
 use crate::engine::task::{Record, Shared, Taken, Task};
 use crate::engine::watch::{InputView, Snapshot, TaskView};
+use crate::fleet;
 use crate::record::time::Timestamp;
 use crate::session::Counts;
 
@@ -49,6 +51,8 @@ pub struct Tasks {
     activated: Vec<TaskId>,
     /// What session tasks counted that it has no longer.
     ended: Counts,
+    /// The same of fleet tasks.
+    ended_fleet: fleet::Counts,
 }
 
 impl Tasks {
@@ -69,6 +73,7 @@ impl Tasks {
             refused: BTreeSet::new(),
             activated: Vec::new(),
             ended: Counts::default(),
+            ended_fleet: fleet::Counts::default(),
         }
     }
 
@@ -110,6 +115,8 @@ impl Tasks {
     pub fn view(&self, counters: &Counters) -> Snapshot {
         let mut session = self.ended.clone();
         self.by_id.values().filter_map(|task| task.core.session_counts()).for_each(|counts| session.add(counts));
+        let mut fleet = self.ended_fleet.clone();
+        self.by_id.values().filter_map(|task| task.core.fleet_counts()).for_each(|counts| fleet.add(counts));
         let tasks = self.by_id.values().map(|task| TaskView {
             task: task.id.to_string().into(),
             partition: task.id.partition,
@@ -126,12 +133,13 @@ impl Tasks {
             read_at: task.read_at[role.slot()],
         };
         let inputs = self.by_id.values().flat_map(|task| Role::ALL.map(|role| input(task, role)));
-        Snapshot { counters: counters.clone(), session, tasks: tasks.collect(), inputs: inputs.collect() }
+        Snapshot { counters: counters.clone(), session, fleet, tasks: tasks.collect(), inputs: inputs.collect() }
     }
 
     /// Ends all tasks; what they know is forgotten.
     pub fn end(&mut self) {
         self.by_id.values().filter_map(|task| task.core.session_counts()).for_each(|counts| self.ended.add(counts));
+        self.by_id.values().filter_map(|task| task.core.fleet_counts()).for_each(|counts| self.ended_fleet.add(counts));
         self.by_id.clear();
         self.ready = Ready::default();
         self.refused.clear();
@@ -266,6 +274,16 @@ impl Tasks {
             self.refused.retain(|(refused, offset)| refused != input || *offset >= span.next);
         }
         self.count();
+    }
+
+    /// Tells local stores how far the tasks of a transaction that was committed are.
+    pub fn mark(&self, transaction: &Transaction, ends: &BTreeMap<TaskId, i64>, stores: &Stores) {
+        for share in &transaction.shares {
+            // After an outcome that had to be asked for the end is not known: the next commit tells.
+            if let Some((task, end)) = self.by_id.get(&share.task).zip(ends.get(&share.task)) {
+                stores.committed(task.id, *end, || task.entries_hash());
+            }
+        }
     }
 
     /// Drops what the tasks of a transaction took since their last commit: it is to be read again.

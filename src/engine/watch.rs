@@ -14,6 +14,7 @@ use crate::engine::clock::local;
 use crate::engine::counters::Counters;
 use crate::engine::health::{Bounds, Health, Vital};
 use crate::engine::lag::{Book, Lag};
+use crate::fleet;
 use crate::record::time::Timestamp;
 use crate::session::Counts;
 
@@ -27,6 +28,8 @@ pub struct Snapshot {
     pub counters: Counters,
     /// Counters of all session tasks it had.
     pub session: Counts,
+    /// Counters of all fleet tasks it had.
+    pub fleet: fleet::Counts,
     /// Its tasks.
     pub tasks: Vec<TaskView>,
     /// Their inputs.

@@ -9,8 +9,7 @@ use crate::record::task::chain::Transition;
 use crate::registry::Registry;
 
 impl Fleet {
-    /// Carries a command out, or refuses it with a reason.
-    /// `registry`: the version an activation names.
+    /// Carries a command out, or refuses it with a reason. `registry`: the version an activation names.
     pub(crate) fn command(
         &mut self,
         position: Position<'_>,

@@ -28,3 +28,42 @@ pub struct Counts {
     /// Commands seen before.
     pub duplicates: u64,
 }
+
+impl Counts {
+    /// Adds what another task counted.
+    pub fn add(&mut self, other: &Self) {
+        let mut other = other.clone();
+        for (sum, count) in self.each().into_iter().zip(other.each()) {
+            *sum += *count;
+        }
+    }
+
+    fn each(&mut self) -> [&mut u64; 11] {
+        let Self {
+            records,
+            rows,
+            signatures,
+            too_old,
+            series_evicted,
+            signatures_evicted,
+            sessions_evicted,
+            sources_evicted,
+            commands,
+            commands_refused,
+            duplicates,
+        } = self;
+        [
+            records,
+            rows,
+            signatures,
+            too_old,
+            series_evicted,
+            signatures_evicted,
+            sessions_evicted,
+            sources_evicted,
+            commands,
+            commands_refused,
+            duplicates,
+        ]
+    }
+}

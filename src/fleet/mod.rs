@@ -104,6 +104,7 @@ impl Fleet {
     pub fn step(&mut self, now: Timestamp, input: Input<'_>, effects: &mut Effects) {
         self.fire_deadlines(now);
         self.now = self.now.max(now);
+        self.advance();
         match input {
             Input::Observation { record, .. } => self.observe(record),
             Input::Command { position, command } => self.command(position, command, None, effects),

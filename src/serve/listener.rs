@@ -22,7 +22,7 @@ use tokio::net::TcpStream;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio::time::{sleep, timeout};
 
-use crate::serve::{Hosts, Limits, Local, ServeError, Served, compose};
+use crate::serve::{Hosts, Limit, Limits, Local, ServeError, Served, compose};
 
 /// What a client over the limit gets. It has not been read, so it is only said, not negotiated.
 const BUSY: &[u8] =
@@ -141,13 +141,14 @@ async fn accept(
             continue;
         };
         let Ok(place) = Arc::clone(&places).try_acquire_owned() else {
-            served.connections_refused.fetch_add(1, Ordering::Relaxed);
+            served.reached(Limit::Connections);
             // Whether it hears of it is its own matter.
             let _ = stream.try_write(BUSY);
             continue;
         };
         served.connections.fetch_add(1, Ordering::Relaxed);
-        tokio::spawn(connection(stream, router.clone(), limits, place, stopped.clone()));
+        let own = Arc::clone(&served);
+        tokio::spawn(connection(stream, router.clone(), limits, place, own, stopped.clone()));
     }
     drop(listener);
     // All places free: nobody is served any more.
@@ -161,6 +162,7 @@ async fn connection(
     router: Router,
     limits: Limits,
     place: OwnedSemaphorePermit,
+    counts: Arc<Served>,
     mut stopped: watch::Receiver<()>,
 ) {
     let Ok(local) = stream.local_addr() else { return };
@@ -185,8 +187,15 @@ async fn connection(
     );
     // What goes wrong on a connection is the client's doing, or its end; there is nobody to tell.
     tokio::select! {
-        _ = served.as_mut() => return,
-        () = sleep(limits.connection_age_max) => {}
+        ended = served.as_mut() => {
+            match ended {
+                Err(error) if error.is_timeout() => counts.reached(Limit::Header),
+                Err(error) if error.is_parse_too_large() => counts.reached(Limit::Head),
+                _ => {}
+            }
+            return;
+        }
+        () = sleep(limits.connection_age_max) => counts.reached(Limit::Age),
         _ = stopped.changed() => {}
     }
     served.as_mut().graceful_shutdown();

@@ -47,7 +47,7 @@ pub struct Limits {
     pub body_bytes_max: usize,
     /// Head of a request; over: 431.
     pub head_bytes_max: usize,
-    /// Header fields of a request; over: 431.
+    /// Header fields of a request; over: 431, counted with `head_bytes_max`.
     pub headers_max: usize,
 }
 
@@ -99,16 +99,54 @@ pub enum ServeError {
 #[derive(Debug, Default)]
 pub struct Served {
     connections: AtomicU64,
-    connections_refused: AtomicU64,
     hosts_refused: AtomicU64,
     /// By the first digit of the status.
     answers: [AtomicU64; 5],
+    /// By number of the limit.
+    limits: [AtomicU64; Limit::ALL.len()],
+}
+
+/// What a client can run into: the fields of [`Limits`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Limit {
+    Connections,
+    Header,
+    Request,
+    Age,
+    Body,
+    Head,
+}
+
+impl Limit {
+    const ALL: [(Self, &str); 6] = [
+        (Self::Connections, "connections_max"),
+        (Self::Header, "header_timeout"),
+        (Self::Request, "request_timeout"),
+        (Self::Age, "connection_age_max"),
+        (Self::Body, "body_bytes_max"),
+        (Self::Head, "head_bytes_max"),
+    ];
 }
 
 impl Served {
     fn answered(&self, status: StatusCode) {
         let class = usize::from(status.as_u16() / 100).clamp(1, 5) - 1;
         self.answers[class].fetch_add(1, Ordering::Relaxed);
+        match status {
+            StatusCode::REQUEST_TIMEOUT => self.reached(Limit::Request),
+            StatusCode::PAYLOAD_TOO_LARGE => self.reached(Limit::Body),
+            _ => {}
+        }
+    }
+
+    fn reached(&self, limit: Limit) {
+        self.limits[limit as usize].fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// How often each limit was reached.
+    fn limits(&self) -> Vec<(&'static str, u64)> {
+        let counts = self.limits.iter().map(|count| count.load(Ordering::Relaxed));
+        Limit::ALL.iter().map(|(_, name)| *name).zip(counts).collect()
     }
 }
 

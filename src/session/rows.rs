@@ -114,21 +114,25 @@ impl Counted {
         }
     }
 
-    /// The value of a column, where it may still be folded. Dimensions come first, then what else has many values.
-    fn column(&self, at: usize) -> Option<&str> {
+    /// The value of a column: a dimension, or what else may have many values. None: a known route, which is never folded.
+    fn column(&self, at: usize) -> Option<Cow<'_, str>> {
         let value = match self.values.get(at) {
             Some(value) => value.as_deref(),
             None => match at - self.values.len() {
-                0 => self.override_id.as_deref(),
+                0 => match (self.override_id.as_deref(), self.override_attempt) {
+                    (Some(id), Some(attempt)) => return Some(format!("{id} {attempt}").into()),
+                    (id, _) => id,
+                },
                 1 => self.schema_ref.as_deref().or(self.implied_schema.as_deref()),
                 2 => Some(&*self.graph),
                 _ => match &self.route {
                     Route::Unknown(word) => Some(word.as_str()),
-                    _ => None,
+                    _ => return None,
                 },
             },
         };
-        value.filter(|value| *value != OTHER)
+        // No value is a value too: it can be told from others.
+        Some(value.unwrap_or_default().into())
     }
 
     fn fold(&mut self, at: usize) {
@@ -205,7 +209,7 @@ impl RowTable {
     }
 
     /// Folds the rarest half of the values of the widest column, again and again, until a quarter of the rows is free or
-    /// nothing is left to fold: then known routes and lateness alone are told apart, and a few rows more are taken.
+    /// nothing is left to fold: then only routes and lateness are told apart, which makes ten rows at most.
     fn fold(&mut self, rows_max: usize) -> u64 {
         let before = self.open.len();
         let wanted = (rows_max - rows_max / 4).min(rows_max.saturating_sub(1));
@@ -214,12 +218,13 @@ impl RowTable {
             let weights = columns.map(|at| (at, self.weights(at)));
             // The first of the widest.
             let widest = weights.rev().max_by_key(|(_, weights)| weights.len());
-            let Some((at, weights)) = widest.filter(|(_, weights)| !weights.is_empty()) else { break };
-            let mut values: Vec<(u64, Box<str>)> = weights.into_iter().map(|(value, weight)| (weight, value)).collect();
+            let Some((at, weights)) = widest.filter(|(_, weights)| weights.len() > 1) else { break };
+            let values = weights.into_iter().filter(|(value, _)| **value != *OTHER);
+            let mut values: Vec<(u64, Box<str>)> = values.map(|(value, weight)| (weight, value)).collect();
             values.sort_unstable();
             values.truncate(values.len().div_ceil(2));
             let rare: BTreeSet<Box<str>> = values.into_iter().map(|(_, value)| value).collect();
-            let is_rare = |row: &&mut Counted| row.column(at).is_some_and(|value| rare.contains(value));
+            let is_rare = |row: &&mut Counted| row.column(at).is_some_and(|value| rare.contains(&*value));
             self.open.iter_mut().filter(is_rare).for_each(|row| row.fold(at));
             self.merge();
         }
@@ -230,7 +235,7 @@ impl RowTable {
         let mut weights = BTreeMap::<Box<str>, u64>::new();
         for row in &self.open {
             let Some(value) = row.column(column) else { continue };
-            match weights.get_mut(value) {
+            match weights.get_mut(&*value) {
                 Some(weight) => *weight += row.weight(),
                 None => drop(weights.insert(value.into(), row.weight())),
             }

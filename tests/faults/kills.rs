@@ -41,6 +41,13 @@ pub fn during_end_txn(run: &mut Run) {
     killed_and_started_again(run, "during_end_txn", &format!("before_end_txn:{count}:kill:{micros}"));
 }
 
+/// Killed while a local store is being written.
+pub fn mid_store_batch(run: &mut Run) {
+    let count = run.count(8, 1..20);
+    let micros = run.count(300, 0..3_000);
+    killed_and_started_again(run, "mid_store_batch", &format!("mid_store_batch:{count}:kill:{micros}"));
+}
+
 fn killed_and_started_again(run: &mut Run, name: &str, point: &str) {
     let rig = Rig::new(run, name);
     let second = rig.during(|| {
@@ -121,7 +128,10 @@ pub fn in_restore(run: &mut Run) {
         let first = rig.start(0);
         rig.wait_for_overrides(60);
         first.kill9();
-        rig.armed(run, 0, &format!("in_restore:{count}")).wait_for_kill(run);
+        let mut command = rig.command(0);
+        // Without a local store, or little is left to be read.
+        command.args(["--set", "store=memory"]);
+        rig.armed_with(run, command, &format!("in_restore:{count}")).wait_for_kill(run);
         rig.start(0)
     });
     third.stop();

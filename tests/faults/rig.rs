@@ -1,6 +1,6 @@
 //! One case: topics of its own, events on their way, processes with and without a failpoint.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::process::Command;
@@ -16,7 +16,7 @@ use super::world::{Running, World};
 use crate::harness::child;
 
 /// Longest wait for a fault to be injected, and for everything to be committed after the last one.
-const PATIENCE: Duration = Duration::from_secs(90);
+pub const PATIENCE: Duration = Duration::from_secs(90);
 
 /// What a case is given, and what it counts.
 pub struct Run {
@@ -25,6 +25,8 @@ pub struct Run {
     pub full: bool,
     pub injected: Cell<u32>,
     pub fired: Cell<u32>,
+    /// What was measured.
+    pub notes: RefCell<Vec<String>>,
 }
 
 impl Run {
@@ -36,6 +38,11 @@ impl Run {
     /// It came.
     pub fn fired(&self) {
         self.fired.set(self.fired.get() + 1);
+    }
+
+    /// Something measured.
+    pub fn note(&self, words: String) {
+        self.notes.borrow_mut().push(words);
     }
 
     /// A count from the seed; in the smoke set always the same.
@@ -174,7 +181,6 @@ impl Armed {
     }
 
     /// Waits until it has stopped itself.
-    #[allow(dead_code)]
     pub fn wait_for_stop(self, run: &Run) -> Running {
         child::wait_for("the stop of a process", PATIENCE, || {
             std::fs::read_to_string(&self.file).is_ok_and(|told| !told.is_empty()).then_some(())

@@ -1,6 +1,6 @@
 //! Which cases, with which seeds, and the table of what was injected, fired and survived.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::panic::{self, AssertUnwindSafe};
@@ -8,30 +8,54 @@ use std::process::ExitCode;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
-use super::kills;
 use super::load::Random;
 use super::rig::Run;
+use super::{brokers, foreign, kills, members, zombies};
 
 const USAGE: &str = "faults [--all] [--seeds N] [--seed SEED] [--only NAME] [--report FILE] [--list]";
 
 /// One fault.
 struct Case {
     name: String,
+    /// Whether it is part of the smoke set.
+    smoke: bool,
     inject: Box<dyn Fn(&mut Run)>,
 }
 
+type Inject = fn(&mut Run);
+
+/// Name, whether it is part of the smoke set, what to do.
+const CASES: [(&str, bool, Inject); 19] = [
+    ("kill during_end_txn", true, kills::during_end_txn),
+    ("kill mid_store_batch", true, kills::mid_store_batch),
+    ("kill after_command", true, kills::after_command),
+    ("kill in_pre_rebalance", true, kills::in_pre_rebalance),
+    ("kill in_restore", true, kills::in_restore),
+    ("kill at random", false, kills::at_random),
+    ("zombie before begin", true, zombies::before_begin),
+    ("zombie before commit", true, zombies::before_commit),
+    ("dead writer, open transaction", true, zombies::open_transaction),
+    ("rebalance storm", false, members::storm),
+    ("rolling restart", false, members::rolling),
+    ("one of two killed", false, members::one_of_two),
+    ("broker killed", true, brokers::killed),
+    ("answer to a commit lost", true, brokers::answer_lost),
+    ("commit lost", false, brokers::request_lost),
+    ("commit 15 s late", false, brokers::request_late),
+    ("foreign transactions", false, foreign::transactions),
+    ("damaged local stores", true, foreign::damaged_stores),
+    ("a byte of an input changed", true, foreign::changed_input),
+];
+
 fn cases() -> Vec<Case> {
-    let mut cases: Vec<Case> = Vec::new();
-    let mut add = |name: &str, inject: Box<dyn Fn(&mut Run)>| cases.push(Case { name: name.to_owned(), inject });
-    for point in &kills::POINTS {
-        add(&format!("kill {}", point.name), Box::new(|run| kills::at(run, point)));
-    }
-    add("kill during_end_txn", Box::new(kills::during_end_txn));
-    add("kill after_command", Box::new(kills::after_command));
-    add("kill in_pre_rebalance", Box::new(kills::in_pre_rebalance));
-    add("kill in_restore", Box::new(kills::in_restore));
-    add("kill at random", Box::new(kills::at_random));
-    cases
+    let points = kills::POINTS.iter().map(|point| Case {
+        name: format!("kill {}", point.name),
+        smoke: true,
+        inject: Box::new(|run| kills::at(run, point)),
+    });
+    let others =
+        CASES.into_iter().map(|(name, smoke, inject)| Case { name: name.to_owned(), smoke, inject: Box::new(inject) });
+    points.chain(others).collect()
 }
 
 #[derive(Default)]
@@ -82,7 +106,10 @@ pub fn main() -> ExitCode {
             return ExitCode::from(64);
         }
     };
-    let wanted = |case: &Case| options.only.as_ref().is_none_or(|only| case.name.contains(only.as_str()));
+    let wanted = |case: &Case| match &options.only {
+        Some(only) => case.name.contains(only.as_str()),
+        None => case.smoke || options.all,
+    };
     let cases: Vec<Case> = cases().into_iter().filter(wanted).collect();
     if options.list {
         for case in &cases {
@@ -113,7 +140,8 @@ pub fn main() -> ExitCode {
 }
 
 fn one(case: &Case, seed: u64, full: bool, row: &mut Row, failures: &mut Vec<String>) {
-    let mut run = Run { random: Random(seed), full, injected: Cell::new(0), fired: Cell::new(0) };
+    let mut run =
+        Run { random: Random(seed), full, injected: Cell::new(0), fired: Cell::new(0), notes: RefCell::default() };
     let started = Instant::now();
     let ended = silently(|| (case.inject)(&mut run));
     row.took += started.elapsed();
@@ -127,7 +155,8 @@ fn one(case: &Case, seed: u64, full: bool, row: &mut Row, failures: &mut Vec<Str
         Ok(()) => None,
     };
     let verdict = if wrong.is_none() { "ok" } else { "FAILED" };
-    println!("{verdict:<7} {:<32} seed {seed:<20} {:>6.1} s", case.name, started.elapsed().as_secs_f64());
+    let (took, notes) = (started.elapsed().as_secs_f64(), run.notes.borrow().join("; "));
+    println!("{verdict:<7} {:<32} seed {seed:<20} {took:>6.1} s  {notes}", case.name);
     match wrong {
         None => row.survived += 1,
         Some(words) => {

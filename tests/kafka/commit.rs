@@ -53,6 +53,7 @@ fn a_commit_does_not_wait_for_the_flush_inside() {
         cluster: Cluster { bootstrap_servers: world.bootstrap.clone(), ..Cluster::default() },
         group: world.name.clone(),
         topics: world.topics(),
+        dev: true,
         ..Config::default()
     };
     let worker = {

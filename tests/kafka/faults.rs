@@ -33,7 +33,7 @@ fn send_slowly(world: &World) {
 fn assert_exactly_once(world: &World) {
     let topics = world.topics();
     let mut seen: BTreeMap<String, usize> = BTreeMap::new();
-    for record in world.read(&topics.audit) {
+    for record in world.decisions() {
         let record = record.json();
         *seen.entry(format!("{} {} {}", record["entity_id"], record["to"], record["cause"])).or_default() += 1;
     }
@@ -180,8 +180,7 @@ fn sigterm_commits_what_was_taken_and_ends_with_zero() {
     world.send_events(&healthy);
     thread::sleep(Duration::from_secs(2));
     assert!(world.offsets().iter().all(|(committed, _)| *committed == 0));
-    let log = running.stop();
-    assert!(log.contains("inputs=50"), "{log}");
+    running.stop();
     assert!(world.offsets().iter().all(|(committed, end)| committed == end));
 }
 

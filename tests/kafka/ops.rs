@@ -71,7 +71,7 @@ fn metrics_show_the_events_of_a_run() {
         (r#"reflex_dead_letters_total{code="not_json"}"#, 1.0),
         ("reflex_sessions_tracked", 5.0),
         ("reflex_fencings_total", 0.0),
-        (r#"reflex_tasks{worker="0"}"#, f64::from(PARTITIONS)),
+        (r#"reflex_tasks{worker="0"}"#, f64::from(PARTITIONS * 2)),
         ("reflex_ready", 1.0),
         ("reflex_restore_seconds_count", 1.0),
     ] {
@@ -82,7 +82,7 @@ fn metrics_show_the_events_of_a_run() {
     assert!(committed.is_some_and(|count| count >= 1.0));
     assert_eq!(read.get("reflex_commit_seconds_count"), committed);
     assert_eq!(read.get("reflex_transaction_seconds_count"), committed);
-    assert_eq!(read.sum("reflex_stable_offset_stuck_seconds"), 0.0);
+    assert!(read.sum("reflex_stable_offset_stuck_seconds") < 0.001);
     for secret in ["sess-", "t-7", "refund_graph"] {
         assert!(!read.values.keys().any(|key| key.contains(secret)), "{secret}");
     }
@@ -139,7 +139,7 @@ fn a_process_is_ready_once_its_state_is_restored() {
 
 #[test]
 fn a_broker_that_is_away_ends_readiness_and_not_life_and_a_stop_says_so_until_it_is_done() {
-    let mut broker = harness::broker();
+    let broker = harness::broker();
     let world = World::on(broker.bootstrap(), "away");
     world.apply();
     let running = world.run(&HTTP);
@@ -180,8 +180,8 @@ fn lag_is_what_waits_to_be_taken_committed_or_not() {
         })
         .collect();
     world.send_events(&healthy);
-    let taken = wait_for_metrics(address, "all taken", |read| read.get("reflex_inputs_total") == Some(50.0));
-    assert_eq!(taken.get(r#"reflex_transactions_total{outcome="committed"}"#), Some(0.0));
+    wait_for_metrics(address, "all taken", |read| read.get("reflex_events_total") == Some(50.0));
+    assert!(world.offsets().iter().all(|(committed, _)| *committed == 0));
     let topic = world.topics().events;
     let key = |name: &str, partition: i32| format!("{name}{{topic=\"{topic}\",partition=\"{partition}\"}}");
     // A record of an open transaction hides itself, and what comes behind it on its partition.

@@ -33,8 +33,11 @@ fn replicas_that_cannot_be_in_sync_are_found_by_check_and_refused_by_run() {
     let set = [&entity[..], &["min.insync.replicas=2"]].concat();
     Broker::shared().tool("kafka.admin.ConfigCommand", &set).expect("configured");
     let words = format!("topic {audit} has min.insync.replicas=2 and 1 replicas");
-    let check = world.output(&["topics", "check", "-o", "ndjson"]);
-    assert_eq!(check.status.code(), Some(1));
+    // The broker takes a change over some time after it was accepted.
+    let check = child::wait_for("the change is in force", SOON, || {
+        let check = world.output(&["topics", "check", "-o", "ndjson"]);
+        (check.status.code() == Some(1)).then_some(check)
+    });
     let lines: Vec<Value> =
         String::from_utf8_lossy(&check.stdout).lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
     assert!(lines.iter().any(|line| line["place"] == format!("topic {audit}") && line["grave"] == true), "{lines:?}");

@@ -187,6 +187,25 @@ impl World {
         })
     }
 
+    /// Audit records of session tasks, without those of the activation of the first registry.
+    pub fn decisions(&self) -> Vec<Read1> {
+        let mut audit = self.read(&self.topics().audit);
+        audit.retain(|record| {
+            let record = record.json();
+            let task = record["task"].as_str().expect("a task");
+            let started = record["author"].as_str().is_some_and(|author| author.starts_with("reflex run "));
+            task.starts_with("session/") && !started
+        });
+        audit
+    }
+
+    pub fn wait_for_decisions(&self, count: usize) -> Vec<Read1> {
+        child::wait_for(&format!("{count} audit records of sessions"), SOON, || {
+            let records = self.decisions();
+            (records.len() >= count).then_some(records)
+        })
+    }
+
     /// Committed offsets of the group, and the ends, by partition of the events topic.
     pub fn offsets(&self) -> Vec<(i64, i64)> {
         let consumer: BaseConsumer = ClientConfig::new()
@@ -293,6 +312,11 @@ impl Running {
         let pid = i32::try_from(self.child.id()).expect("a process id");
         let sent = Command::new("kill").args([signal, &pid.to_string()]).status().expect("kill");
         assert!(sent.success());
+    }
+
+    #[allow(dead_code, reason = "for the tests of faults")]
+    pub fn has_ended(&self) -> bool {
+        crate::harness::keeper::has_ended(self.child.id())
     }
 
     pub fn kill9(mut self) {

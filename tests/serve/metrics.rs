@@ -13,12 +13,13 @@ use super::exposition::Exposition;
 use super::service::Service;
 
 /// Labels there may be: each has few values.
-const LABELS: [&str; 16] = [
+const LABELS: [&str; 17] = [
     "change",
     "class",
     "code",
     "core",
     "finding",
+    "kind",
     "le",
     "librdkafka",
     "limit",
@@ -52,7 +53,13 @@ fn full() -> Service {
     };
     let input = InputView { topic: "reflex.events".into(), partition: 0, committed: Some(3), read_at: Some(wall()) };
     let session = Counts { events: 11, late: 8, ..Counts::default() };
-    watch.show(Instant::now(), || Snapshot { counters, session, tasks: vec![task], inputs: vec![input] });
+    watch.show(Instant::now(), || Snapshot {
+        counters,
+        session,
+        tasks: vec![task],
+        inputs: vec![input],
+        ..Snapshot::default()
+    });
     watch.told(
         br#"{"topics":{"reflex.events":{"partitions":{"0":{"app_offset":4,"lo_offset":0,"hi_offset":9,"ls_offset":8}}}}}"#,
     );

@@ -4,6 +4,7 @@ use std::net::TcpStream;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
+use axum::Router;
 use reflex::engine::health::Bounds;
 use reflex::engine::watch::Monitor;
 use reflex::serve::{Bound, Limits, Server, operations};
@@ -19,10 +20,15 @@ pub struct Service {
 
 impl Service {
     pub fn new(limits: Limits) -> Self {
+        Self::with(limits, Router::new())
+    }
+
+    /// With further routes beside those of operations.
+    pub fn with(limits: Limits, further: Router) -> Self {
         let stop = Arc::new(AtomicBool::new(false));
         let monitor = Arc::new(Monitor::new(1, Bounds::default(), &stop));
         let bound = Bound::new("127.0.0.1:0", "reflex.internal", limits).expect("a port");
-        let parts = [operations::routes(Arc::clone(&monitor), Arc::clone(bound.served()))];
+        let parts = [operations::routes(Arc::clone(&monitor), Arc::clone(bound.served())), further];
         let server = bound.serve(parts).expect("a service");
         Self { monitor, stop, server }
     }

@@ -16,6 +16,9 @@ use crate::engine::home::is_name;
 use model::Settings;
 use secret::is_secret;
 
+/// Most worker threads of a process.
+const WORKERS_MAX: u32 = 64;
+
 /// The file that is read where no other is named, if it is there.
 pub const DEFAULT_FILE: &str = "config/reflex.toml";
 /// What stands before the name of a setting in the environment.
@@ -266,8 +269,8 @@ fn problems(resolved: &Resolved) -> Vec<String> {
         let source = resolved.sources.get(key).unwrap_or(&Source::Default);
         problems.push(format!("{key} ({source}): {what}"));
     };
-    if settings.workers != 1 {
-        refuse("workers", "this release runs one worker a process; start more processes to scale out");
+    if !(1..=WORKERS_MAX).contains(&settings.workers) {
+        refuse("workers", "from 1 to 64 threads; start more processes to scale out");
     }
     if !is_name(&settings.group) {
         refuse("group", "letters, digits, `-`, `_` and `.` only, at most 100");
@@ -359,7 +362,7 @@ mod tests {
 
     #[test]
     fn what_cannot_be_is_refused_all_at_once_with_the_reason() {
-        let set = ["workers=2", "kafka.enable.auto.commit=true", "kafka.isolation.level=read_uncommitted", "group=a/b"];
+        let set = ["workers=0", "kafka.enable.auto.commit=true", "kafka.isolation.level=read_uncommitted", "group=a/b"];
         let failure = resolved(&set, &[]).expect_err("refused");
         assert_eq!(failure.exit, Exit::Configuration);
         for part in

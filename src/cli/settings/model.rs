@@ -5,6 +5,7 @@ use std::fmt;
 
 use serde::{Deserialize, Deserializer, Serialize};
 
+use crate::engine::store::Kind;
 use crate::engine::{Encoding, TopicNames};
 
 /// How results are written.
@@ -41,7 +42,7 @@ pub struct Settings {
     pub bootstrap_servers: String,
     /// Folder of what the process keeps.
     pub data_dir: String,
-    /// Worker threads; 1 for now.
+    /// Worker threads, each a member of the group: tasks of both stages are shared among them.
     pub workers: u32,
     /// Consumer group.
     pub group: String,
@@ -71,6 +72,10 @@ pub struct Settings {
     pub start_at_earliest: bool,
     /// Whether one copy of everything is enough: a single broker, to try things on.
     pub dev: bool,
+    /// Local store of state: a disposable copy, in `data_dir`.
+    pub store: Kind,
+    /// A local store older than this is not used.
+    pub store_age_ms_max: u64,
     /// Names of the topics.
     pub topics: Topics,
     /// What inputs are held against.
@@ -103,6 +108,8 @@ impl Default for Settings {
             broker_timeout_ms: 10_000,
             broker_outage_ms_max: 300_000,
             start_at_earliest: false,
+            store: Kind::Fjall,
+            store_age_ms_max: 43_200_000,
             dev: false,
             topics: Topics::default(),
             input: Input::default(),

@@ -33,7 +33,9 @@ impl Worker {
                 self.counters.published += transaction.outputs() as u64;
                 self.counters.state_entries += transaction.state_entries() as u64;
                 self.telemetry.committed(&transaction, &self.config.topics);
-                self.tasks.committed(&transaction, &self.publisher.reports().changelog_ends());
+                let ends = self.publisher.reports().changelog_ends();
+                self.tasks.committed(&transaction, &ends);
+                self.tasks.mark(&transaction, &ends, &self.stores);
                 self.search.committed(transaction.inputs());
                 on_progress(Progress::Committed(&self.counters));
             }

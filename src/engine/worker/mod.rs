@@ -32,6 +32,7 @@ use crate::engine::native::inbox::Inbox;
 use crate::engine::pace::Pace;
 use crate::engine::preflight;
 use crate::engine::search::Search;
+use crate::engine::store::hands::Stores;
 use crate::engine::tasks::Tasks;
 use crate::engine::telemetry::Telemetry;
 use crate::engine::transaction::{Outcome, Publisher};
@@ -93,6 +94,7 @@ struct Worker {
     telemetry: Telemetry,
     commits: Pace,
     fencings: Fencings,
+    stores: Stores,
 }
 
 /// What became of what the inbox held.
@@ -126,6 +128,7 @@ impl Worker {
             telemetry: Telemetry::new(),
             commits: Pace::after(Instant::now(), Duration::ZERO),
             fencings: Fencings::default(),
+            stores: Stores::start(&config)?,
             config,
         })
     }
@@ -180,6 +183,7 @@ impl Worker {
     fn close(&mut self) {
         self.tasks.tell();
         self.publisher.close();
+        self.stores.stopped();
         self.inbox.take().into_iter().for_each(leave);
     }
 }

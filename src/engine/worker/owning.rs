@@ -1,6 +1,6 @@
 //! Partitions that come and go: taking them over, restoring their tasks, giving them up.
 
-use crate::engine::assignment::{Rebalance, assign, resume};
+use crate::engine::assignment::{Rebalance, assign, resume, start};
 use crate::engine::changelog::Restoring;
 use crate::engine::error::EngineError;
 use crate::engine::failpoint;
@@ -25,7 +25,8 @@ impl Worker {
                     let names = &self.tasks.shared.names;
                     let Some(committed) = assign(&self.config, inbox, &wanted, names, &self.stop)? else { continue };
                     let registries = self.tasks.registries();
-                    self.restoring = Some(Restoring::begin(&self.config, registries, committed, &self.stop)?);
+                    self.restoring =
+                        Some(Restoring::begin(&self.config, registries, committed, &self.stores, &self.stop)?);
                     self.config.watch.vital.enter(Phase::Restoring, 0, Instant::now());
                 }
                 Rebalance::Revoke { lost } => {
@@ -62,6 +63,9 @@ impl Worker {
         self.counters.restored_entries += entries;
         let (Some(restoring), Some(inbox)) = (self.restoring.take(), &self.inbox) else { return Ok(()) };
         self.tasks.begin(restoring.finish()?);
+        if self.config.start_at_earliest {
+            start(inbox, &self.tasks.places(), &self.tasks.shared.names)?;
+        }
         resume(inbox, self.tasks.reading(), &self.tasks.shared.names)?;
         self.config.watch.vital.enter(Phase::Running, tasks, Instant::now());
         self.config.watch.show_next();
@@ -80,6 +84,7 @@ impl Worker {
         self.pending = None;
         self.restoring = None;
         self.tasks.end();
+        self.stores.revoked();
         self.config.watch.vital.enter(Phase::Joining, 0, Instant::now());
         self.config.watch.show_next();
         if let Some(inbox) = &mut self.inbox {

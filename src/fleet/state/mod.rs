@@ -182,12 +182,6 @@ impl Fleet {
         self.registry = registry;
     }
 
-    /// Version of the registry it decides by.
-    #[must_use]
-    pub fn registry_version(&self) -> &str {
-        &self.registry.version
-    }
-
     fn head(&self) -> Head {
         Head {
             now: self.now,

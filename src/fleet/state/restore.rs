@@ -69,6 +69,12 @@ impl Restore {
         Ok(())
     }
 
+    /// Hash of the entries taken so far, as [`Fleet::state_hash`].
+    #[must_use]
+    pub fn state_hash(&self) -> u128 {
+        self.sum
+    }
+
     /// Version of the registry that was active when the last entry `task` taken so far was written.
     #[must_use]
     pub fn registry_version(&self) -> Option<&str> {

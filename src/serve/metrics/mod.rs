@@ -3,6 +3,7 @@
 //! Labels hold what there are few of: topics, partitions, codes, outcomes. Never a session, a tenant or a graph.
 
 mod family;
+mod fleet;
 mod health;
 mod stage;
 mod system;
@@ -62,6 +63,7 @@ impl Source {
         let mut families = health::families(&self.monitor.health(Instant::now()));
         families.extend(worker::families(&snapshots));
         families.extend(stage::families(&snapshots));
+        families.extend(fleet::families(&snapshots));
         let lags: Vec<_> = workers.iter().map(|worker| worker.lags()).collect();
         families.extend(health::lags(&lags, &snapshots, wall()));
         families.extend(system::families(&self.served));

@@ -26,7 +26,8 @@ fn http(served: &Served) -> Vec<Family> {
     vec![
         Family::counter("reflex_http_answers", "Answers over HTTP, by class of status.").counts("class", &answers),
         one("reflex_http_connections", "Connections accepted.", &served.connections),
-        one("reflex_http_connections_refused", "Connections over http_connections_max.", &served.connections_refused),
+        Family::counter("reflex_http_limit_reached", "How often a client ran into a limit of the service.")
+            .counts("limit", &served.limits()),
         one("reflex_http_hosts_refused", "Requests for a name this process is not known under.", &served.hosts_refused),
     ]
 }

@@ -1,0 +1,72 @@
+//! A worker's side of local stores: where there are none, every call does nothing.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::engine::config::Config;
+use crate::engine::error::EngineError;
+use crate::engine::place::TaskId;
+use crate::engine::store::follow::Brokers;
+use crate::engine::store::keeper::{Keeper, Mark};
+use crate::engine::store::{Settings, Task};
+
+/// How long stores may take to catch up when tasks are given up: the group waits.
+const REVOKED_PATIENCE: Duration = Duration::from_secs(2);
+/// And at the end.
+const STOP_PATIENCE: Duration = Duration::from_secs(5);
+
+/// The local stores of a process.
+#[derive(Clone)]
+pub struct Stores {
+    topics: [String; 2],
+    /// None: there are no local stores.
+    keeper: Option<Arc<Keeper>>,
+}
+
+impl Stores {
+    /// Starts the keeper, where the configuration has local stores.
+    ///
+    /// # Errors
+    /// No thread can be had.
+    pub fn start(config: &Config) -> Result<Self, EngineError> {
+        let start = |settings: &Settings| Keeper::start(settings.clone(), Box::new(Brokers::new(config)));
+        let keeper = config.store.as_ref().map(start).transpose()?.map(Arc::new);
+        Ok(Self { topics: config.topics.states().map(str::to_owned), keeper })
+    }
+
+    /// The keeper, where there is one.
+    pub fn keeper(&self) -> Option<&Arc<Keeper>> {
+        self.keeper.as_ref()
+    }
+
+    /// A task as its store knows it.
+    pub fn task(&self, id: TaskId) -> Task {
+        let topic = self.topics[id.stage as usize].clone();
+        Task { stage: id.stage.as_str(), topic, topic_id: String::new(), partition: id.partition }
+    }
+
+    /// Tells how far a task is committed; `state_hash`: of all entries of its changelog there.
+    pub fn committed(&self, id: TaskId, changelog_next: i64, state_hash: impl FnOnce() -> u128) {
+        if let Some(keeper) = &self.keeper {
+            keeper.committed(&self.task(id), Mark { changelog_next, state_hash: state_hash() });
+        }
+    }
+
+    /// Tasks are given up: their stores get what is committed, and close.
+    pub fn revoked(&self) {
+        self.close(REVOKED_PATIENCE);
+    }
+
+    /// The same at the end, with more patience: the next start finds everything.
+    pub fn stopped(&self) {
+        self.close(STOP_PATIENCE);
+    }
+
+    fn close(&self, within: Duration) {
+        if let Some(keeper) = &self.keeper
+            && !keeper.close(None, within)
+        {
+            tracing::warn!("local stores were not written in time: the next start reads more of the changelog");
+        }
+    }
+}
