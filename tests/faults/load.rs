@@ -42,7 +42,8 @@ impl Random {
 /// What is sent, and what must come of it.
 #[derive(Debug)]
 pub struct Load {
-    records: Vec<(String, String)>,
+    /// Key and value, in order.
+    pub records: Vec<(String, String)>,
     pause: Duration,
     /// Sessions that are to be overridden, once each.
     pub failing: BTreeSet<String>,

@@ -20,6 +20,7 @@ pub fn judge(rig: &Rig) {
     every_transaction_has_ended(rig, &reader);
     let topics = rig.world.topics();
     let events = reader.read(&topics.events);
+    as_sent(rig, &events);
     let audit = reader.read(&topics.audit);
     let applied = interventions(rig, &reader.read(&topics.interventions));
     overrides(rig, &reader.read(&topics.overrides), &applied);
@@ -42,6 +43,19 @@ fn every_transaction_has_ended(rig: &Rig, committed: &Reader) {
             assert_eq!(stable, end, "a transaction is open on {topic}/{partition}");
         }
     }
+}
+
+/// What was read is what was sent, in order of each session: else the sender is to blame, not who is tested.
+fn as_sent(rig: &Rig, events: &[Record]) {
+    let key = |record: &Record| String::from_utf8_lossy(record.key.as_deref().unwrap_or_default()).into_owned();
+    let value = |record: &Record| String::from_utf8_lossy(record.value.as_deref().unwrap_or_default()).into_owned();
+    let mut found: Vec<(String, String)> = events.iter().map(|event| (key(event), value(event))).collect();
+    let mut sent = rig.load.records.clone();
+    // Stable: the order of each session stays.
+    found.sort_by(|left, right| left.0.cmp(&right.0));
+    sent.sort_by(|left, right| left.0.cmp(&right.0));
+    let first = found.iter().zip(&sent).find(|(found, sent)| found != sent);
+    assert!(first.is_none() && found.len() == sent.len(), "{} of {}: {first:?}", found.len(), sent.len());
 }
 
 /// One intervention a failing session, from pending to applied; id by session.
