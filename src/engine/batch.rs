@@ -35,6 +35,8 @@ pub struct Span {
     /// Number of the transaction of its task: it goes into the metadata of the offset, and tells a transaction that
     /// moved no offset from one that was never committed.
     pub seq: u64,
+    /// Number of the ownership, beside the writer: it tells who sent it.
+    pub incarnation: u64,
 }
 
 /// What a task has ready.

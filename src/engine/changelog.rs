@@ -24,6 +24,7 @@ use crate::engine::catalogue::Registries;
 use crate::engine::client::{Logs, create, ends, reader};
 use crate::engine::config::Config;
 use crate::engine::error::{EngineError, words};
+use crate::engine::failpoint;
 use crate::engine::identity::{recreated, topic_ids};
 use crate::engine::part::{Part, Settled, Start, start};
 use crate::engine::patience::Patience;
@@ -213,6 +214,7 @@ impl Restoring {
                     let task = stage.map(|stage| TaskId { stage, partition: message.partition() });
                     let part = task.and_then(|task| self.parts.get_mut(&task)).filter(|part| !part.done);
                     let Some(part) = part else { continue };
+                    failpoint::pass("in_restore");
                     self.progressed = Instant::now();
                     if let Err(error) = part.apply(message.key().unwrap_or_default(), message.payload()) {
                         let words = format!("at offset {}: {error}", message.offset());

@@ -10,6 +10,7 @@ use rdkafka::error::KafkaError;
 
 use crate::engine::config::{Cluster, Config};
 use crate::engine::error::{EngineError, capped, words};
+use crate::engine::failpoint;
 
 /// A transaction that is not ended within this time is aborted by the broker; readers wait for it that long.
 pub const TRANSACTION_TIMEOUT: Duration = Duration::from_secs(10);
@@ -169,7 +170,7 @@ pub fn producer(config: &Config) -> ClientConfig {
     }
     client
         .set("transactional.id", config.worker_id())
-        .set("transaction.timeout.ms", TRANSACTION_TIMEOUT.as_millis().to_string())
+        .set("transaction.timeout.ms", failpoint::transaction_timeout().as_millis().to_string())
         .set("message.timeout.ms", CALL_TIMEOUT.as_millis().to_string())
         // The next transaction may meet the end of the last one: ask again soon.
         .set("retry.backoff.ms", "2")

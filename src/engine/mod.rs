@@ -14,6 +14,7 @@
 //!              health, lag, watch   what it shows to the outside
 //!              verdict         what an error of a poll means
 //!              transaction, producer, classifier   all or nothing, and what an error means
+//!              failpoint       places where tests of faults end the process; nothing without its feature
 //!  scan, once, orders, registry_topic, redrive, acls ── what verbs of operators read and write
 //!  publish ── a feed of events, for `reflex publish`
 //! ```
@@ -40,6 +41,7 @@ mod dead_letter;
 pub mod embedded;
 mod encode;
 mod error;
+mod failpoint;
 mod fencing;
 pub mod findings;
 pub mod health;

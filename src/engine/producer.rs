@@ -18,6 +18,7 @@ use crate::engine::client::{CALL_TIMEOUT, Logs, create, producer};
 use crate::engine::clock::local;
 use crate::engine::config::{Config, TopicNames};
 use crate::engine::error::{EngineError, words};
+use crate::engine::failpoint;
 use crate::engine::patience::Patience;
 use crate::engine::place::{StageName, TaskId};
 use crate::record::time::Timestamp;
@@ -197,7 +198,10 @@ pub fn produce(producer: &Transactional, publications: &[Publication]) -> Result
     let deadline = Instant::now() + CALL_TIMEOUT;
     producer.context().forget_failures();
     let before = producer.context().delivered();
-    for publication in publications {
+    for (number, publication) in publications.iter().enumerate() {
+        if number > 0 && number == publications.len() / 2 {
+            failpoint::pass("mid_produce");
+        }
         enqueue(producer, publication, deadline)?;
     }
     // A flush without patience makes the linger immediate; that it does not succeed at once is no error.

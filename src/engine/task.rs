@@ -277,7 +277,10 @@ impl Task {
             let previous = self.committed[role.slot()];
             // An offset that does not move is sent as it is: a process that no longer owns the task cannot commit.
             if let Some(next) = self.position(role) {
-                transaction.spans.insert(self.id.input(role), Span { previous, next, seq: progress.seq });
+                transaction.spans.insert(
+                    self.id.input(role),
+                    Span { previous, next, seq: progress.seq, incarnation: progress.incarnation },
+                );
             }
         }
         transaction.shares.push(Share {

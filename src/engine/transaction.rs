@@ -23,6 +23,7 @@ use crate::engine::client::CALL_TIMEOUT;
 use crate::engine::config::Config;
 use crate::engine::counters::Counters;
 use crate::engine::error::{EngineError, words};
+use crate::engine::failpoint;
 use crate::engine::fencing::Fencings;
 use crate::engine::native;
 use crate::engine::patience::Patience;
@@ -145,8 +146,10 @@ impl Publisher {
         let Some(producer) = &self.producer else { return Err(Stumble::NotMember) };
         producer.begin_transaction().map_err(failed(Call::Begin))?;
         produce(producer, &transaction.publications).map_err(failed(Call::Produce))?;
+        failpoint::pass("after_produce");
         if !transaction.spans.is_empty() {
-            let offsets = offsets(transaction, self.config.topics.inputs()).map_err(failed(Call::SendOffsets))?;
+            let offsets = offsets(transaction, self.config.topics.inputs(), &self.config.worker_id())
+                .map_err(failed(Call::SendOffsets))?;
             // Fresh, after the last poll; the same generation before and after makes it that of the metadata between.
             let generation = native::generation(consumer).ok_or(Stumble::NotMember)?;
             let metadata = consumer.group_metadata().ok_or(Stumble::NotMember)?;
@@ -155,7 +158,9 @@ impl Publisher {
             }
             again(Call::SendOffsets, |left| producer.send_offsets_to_transaction(&offsets, &metadata, left))
                 .map_err(failed(Call::SendOffsets))?;
+            failpoint::pass("after_send_offsets");
         }
+        failpoint::pass("before_end_txn");
         producer.commit_transaction(CALL_TIMEOUT).map_err(failed(Call::Commit))
     }
 
@@ -196,22 +201,35 @@ impl Publisher {
         if native::generation(consumer).is_none() {
             return Ok(Some(Outcome::NotMember));
         }
-        let names = self.config.topics.inputs();
+        let (names, writer) = (self.config.topics.inputs(), self.config.worker_id());
         let found = |input: Input| {
             let element = committed.find_partition(names[input.topic], input.partition)?;
             match element.offset() {
-                Offset::Offset(offset) => Some((offset, element.metadata() == metadata(&transaction.spans[&input]))),
+                Offset::Offset(offset) => Some((offset, element.metadata().to_owned())),
                 _ => None,
             }
         };
         let all = |expected: fn(&Span) -> Option<(i64, bool)>| {
-            transaction.spans.iter().all(|(input, span)| found(*input) == expected(span))
+            transaction.spans.iter().all(|(input, span)| {
+                let found = found(*input).map(|(offset, sent)| (offset, sent == metadata(span, &writer)));
+                found == expected(span)
+            })
+        };
+        let is_of_others = |(input, span): (&Input, &Span)| {
+            found(*input).is_some_and(|(offset, sent)| {
+                let others = sent.starts_with(SENT) && !sent.ends_with(&owner(span, &writer));
+                others && span.previous != Some(offset)
+            })
         };
         self.unsettled = false;
         if transaction.spans.is_empty() || all(|span| span.previous.map(|offset| (offset, false))) {
             Ok(None)
         } else if all(|span| Some((span.next, true))) {
             Ok(Some(Outcome::Committed))
+        } else if transaction.spans.iter().any(is_of_others) {
+            // The group has not told this process yet; it may own them again later.
+            self.unsettled = true;
+            Ok(Some(Outcome::NotMember))
         } else {
             Err(EngineError::Undecided(format!(
                 "the committed offsets of group {} are neither those sent nor those before: was the group reset while \
@@ -254,19 +272,27 @@ fn partitions(transaction: &Transaction, names: [&str; 4]) -> TopicPartitionList
     list
 }
 
-fn offsets(transaction: &Transaction, names: [&str; 4]) -> Result<TopicPartitionList, KafkaError> {
+fn offsets(transaction: &Transaction, names: [&str; 4], writer: &str) -> Result<TopicPartitionList, KafkaError> {
     let mut list = TopicPartitionList::new();
     for (input, span) in &transaction.spans {
         let topic = names[input.topic];
         list.add_partition_offset(topic, input.partition, Offset::Offset(span.next))?;
         if let Some(mut element) = list.find_partition(topic, input.partition) {
-            element.set_metadata(metadata(span));
+            element.set_metadata(metadata(span, writer));
         }
     }
     Ok(list)
 }
 
-/// What goes with an offset: the number of the task's transaction that sent it.
-fn metadata(span: &Span) -> String {
-    format!("transaction {}", span.seq)
+/// What the metadata of an offset begins with.
+const SENT: &str = "transaction ";
+
+/// What goes with an offset: the number of the task's transaction that sent it, and who did.
+fn metadata(span: &Span, writer: &str) -> String {
+    format!("{SENT}{}{}", span.seq, owner(span, writer))
+}
+
+/// Who sends an offset: a writer, and which of its ownerships.
+fn owner(span: &Span, writer: &str) -> String {
+    format!(" of {writer}, incarnation {}", span.incarnation)
 }

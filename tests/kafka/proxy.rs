@@ -6,6 +6,7 @@ use std::net::{TcpListener, TcpStream};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::thread;
+use std::time::Duration;
 
 /// The API key of `EndTxn`.
 const END_TXN: i16 = 26;
@@ -17,6 +18,9 @@ pub enum Lost {
     Request,
     /// The broker carries it out, and the client never hears of that.
     Answer,
+    /// The broker hears of it so late.
+    #[allow(dead_code, reason = "for the tests of faults")]
+    Late(Duration),
 }
 
 /// A proxy in front of one listener of a broker.
@@ -63,6 +67,7 @@ impl Proxy {
                 if is_end && ends.fetch_add(1, Ordering::Relaxed) + 1 == number {
                     match lost {
                         Lost::Request => continue,
+                        Lost::Late(late) => thread::sleep(late),
                         Lost::Answer => drop(shared.lock().expect("no panic").insert(frame[8..12].to_vec())),
                     }
                 }

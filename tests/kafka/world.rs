@@ -305,9 +305,18 @@ impl Running {
     }
 
     pub fn terminate(&self) {
+        self.signal("-TERM");
+    }
+
+    pub fn signal(&self, signal: &str) {
         let pid = i32::try_from(self.child.id()).expect("a process id");
-        let killed = Command::new("kill").args(["-TERM", &pid.to_string()]).status().expect("kill");
-        assert!(killed.success());
+        let sent = Command::new("kill").args([signal, &pid.to_string()]).status().expect("kill");
+        assert!(sent.success());
+    }
+
+    #[allow(dead_code, reason = "for the tests of faults")]
+    pub fn has_ended(&self) -> bool {
+        crate::harness::keeper::has_ended(self.child.id())
     }
 
     pub fn kill9(mut self) {

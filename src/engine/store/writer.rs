@@ -7,6 +7,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use crate::engine::error::capped;
+use crate::engine::failpoint;
 use crate::engine::store::check::{guarded, millis, set_aside};
 use crate::engine::store::follow::{Source, Wanted};
 use crate::engine::store::keeper::{Kept, Mark, ROUND_BYTES_MAX, Shared, Tally};
@@ -241,6 +242,7 @@ impl Part {
         };
         let writes: Vec<Write> = std::mem::take(&mut self.held).into_iter().collect();
         self.held_bytes = 0;
+        failpoint::pass("mid_store_batch");
         match guarded(|| self.kept.store.apply(&writes, &checkpoint)) {
             Ok(()) => {
                 tally.written.fetch_add(writes.len() as u64, Ordering::Relaxed);

@@ -4,6 +4,7 @@ use std::time::Instant;
 
 use crate::engine::batch::Transaction;
 use crate::engine::error::EngineError;
+use crate::engine::failpoint;
 use crate::engine::pace::Pace;
 use crate::engine::place::TaskId;
 use crate::engine::transaction::Outcome;
@@ -14,17 +15,20 @@ impl Worker {
     pub(crate) fn commit(&mut self, everything: bool, on_progress: OnProgress<'_>) -> Result<Outcome, EngineError> {
         let Some(inbox) = &self.inbox else { return Ok(Outcome::NotMember) };
         let started = Instant::now();
+        failpoint::pass("after_decide");
         let transaction = match self.pending.take() {
             Some(pending) => pending,
             None if everything => self.tasks.close_all()?,
             None => self.tasks.close_due(&self.config, self.search.inputs_max(), started)?,
         };
+        failpoint::pass("in_checkpoint_write");
         self.config.watch.vital.wait(true, started);
         let outcome = self.publisher.commit(inbox.consumer(), &transaction, &mut self.counters)?;
         self.config.watch.vital.wait(false, Instant::now());
         self.commits = Pace::after(started, self.config.commit_gap_min);
         match outcome {
             Outcome::Committed => {
+                failpoint::pass("after_end_txn_before_store");
                 self.counters.commits.add(started.elapsed());
                 self.counters.transactions += 1;
                 self.counters.published += transaction.outputs() as u64;

@@ -8,6 +8,7 @@ use rdkafka::consumer::Consumer;
 use crate::engine::assignment::{Rebalance, assign, resume, seek};
 use crate::engine::changelog::Restoring;
 use crate::engine::error::EngineError;
+use crate::engine::failpoint;
 use crate::engine::health::Phase;
 use crate::engine::membership::{join, leave};
 use crate::engine::transaction::Outcome;
@@ -31,6 +32,7 @@ impl Worker {
                     self.config.watch.vital.enter(Phase::Restoring, 0, Instant::now());
                 }
                 Rebalance::Revoke { lost } => {
+                    failpoint::pass("in_pre_rebalance");
                     self.counters.revocations += 1;
                     while !lost && (self.pending.is_some() || self.tasks.is_ready()) {
                         if self.commit(true, on_progress)? != Outcome::Committed {

@@ -8,6 +8,7 @@ use rdkafka::error::KafkaError;
 
 use crate::engine::assignment::{resume, seek};
 use crate::engine::error::EngineError;
+use crate::engine::failpoint;
 use crate::engine::membership::{outside, record};
 use crate::engine::place::{Input, Role, TaskId};
 use crate::engine::task::Taken;
@@ -51,6 +52,7 @@ impl Worker {
             if inbox.consumer().context().is_pending() || !takes && self.restoring.is_none() || inbox.fill(wait) == 0 {
                 return Ok(polled);
             }
+            failpoint::pass("after_poll");
         }
     }
 
@@ -84,6 +86,9 @@ impl Worker {
             if taken == Taken::Unpublishable {
                 self.refuse(place)?;
                 return Ok(Held::Stop);
+            }
+            if place.0.role() == Role::Commands {
+                failpoint::pass("after_command");
             }
             self.read_activated()?;
             if self.due(self.commits.busy).is_some_and(|due| due <= now) {
