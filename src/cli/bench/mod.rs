@@ -260,5 +260,6 @@ fn registry(resolved: &Resolved) -> Result<Arc<Registry>, Failure> {
 
 /// Tells the topics and the group of one run from those of another.
 fn run_name() -> String {
-    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_millis().to_string()
+    let millis = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_millis();
+    format!("{millis}-{}", std::process::id())
 }
