@@ -1,6 +1,6 @@
 //! What the engine needs to know, from the settings.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use crate::cli::exit::{Exit, Failure};
@@ -40,11 +40,16 @@ pub fn config(settings: &Settings, instance: &str) -> Result<Config, Failure> {
     })
 }
 
+/// The folder of local stores.
+pub fn store_folder(settings: &Settings) -> PathBuf {
+    Path::new(&settings.data_dir).join("store")
+}
+
 /// Where local stores are; none: there are none.
 fn stores(settings: &Settings) -> Option<store::Settings> {
     (settings.store != store::Kind::Memory).then(|| store::Settings {
         kind: settings.store,
-        folder: Path::new(&settings.data_dir).join("store"),
+        folder: store_folder(settings),
         age_max: Duration::from_millis(settings.store_age_ms_max),
     })
 }

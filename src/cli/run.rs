@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::flag;
 
-use crate::cli::engine_config::config;
+use crate::cli::engine_config::{config, store_folder};
 use crate::cli::exit::{Exit, Failure};
 use crate::cli::settings::Resolved;
 use crate::cli::settings::model::Settings;
@@ -17,6 +17,7 @@ use crate::cli::{logging, registry};
 use crate::engine::health::Bounds;
 use crate::engine::home::Home;
 use crate::engine::registry_topic::{push, versions};
+use crate::engine::store::sweep::sweep;
 use crate::engine::watch::Monitor;
 use crate::engine::{Config, Counters, EngineError, Registries, preflight, run as run_engine};
 use crate::registry::Registry;
@@ -41,6 +42,10 @@ pub fn run(resolved: &Resolved) -> Result<Exit, Failure> {
     let instance = Some(settings.instance.as_str()).filter(|name| !name.is_empty());
     let home = Home::open(Path::new(&settings.data_dir), instance)?;
     let monitor = Arc::new(Monitor::new(settings.workers as usize, bounds(settings), &stop));
+    let removed = sweep(&store_folder(settings), Duration::from_millis(settings.store_age_ms_max));
+    if let Some(first) = monitor.workers().first() {
+        first.stores.removed.store(removed, Ordering::Relaxed);
+    }
     // Before the group hears of this process; it answers until the worker has closed.
     let _server = serve(settings, &monitor)?;
     let config = config(settings, home.instance())?;

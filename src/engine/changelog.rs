@@ -36,6 +36,7 @@ use crate::engine::store::keeper::{Keeper, Mark};
 use crate::engine::store::loading::{Empty, Loading};
 use crate::engine::tape::Progress;
 use crate::engine::task::Task;
+use crate::engine::watch::Restored;
 
 /// Longest slice: heartbeats go on by themselves, but a rebalance is noticed this late.
 const SLICE_MAX: Duration = Duration::from_millis(200);
@@ -78,6 +79,10 @@ impl Restoring {
         stores: &Stores,
         stop: &Arc<AtomicBool>,
     ) -> Result<Self, EngineError> {
+        let mut topic_ids = topic_ids(config);
+        stores.identify(&topic_ids);
+        // Offsets speak of inputs.
+        topic_ids.retain(|topic, _| config.topics.inputs().contains(&topic.as_str()));
         let mut parts = BTreeMap::new();
         for input in committed.keys() {
             let id = input.task();
@@ -93,7 +98,7 @@ impl Restoring {
         });
         let now = Instant::now();
         Ok(Self {
-            topic_ids: topic_ids(config),
+            topic_ids,
             config: config.clone(),
             reader: Some(create(&reader(config), Logs)?),
             ends: create(&ends(config), Logs)?,
@@ -313,6 +318,7 @@ impl Restoring {
             let Some(Settled { core, progress, entries_hash }) = part.settled() else {
                 return Err(part.unusable("restored too early"));
             };
+            self.config.watch.note_restored(id.to_string(), Restored { entries, entries_hash });
             if let Some((keeper, changelog_next)) = self.keeper.as_ref().zip(end) {
                 keeper.committed(&part.task, Mark { changelog_next, state_hash: entries_hash });
             }

@@ -7,13 +7,13 @@ use crate::engine::admin::Admin;
 use crate::engine::config::Config;
 use crate::engine::error::EngineError;
 
-/// Ids of the inputs. Where they cannot be had (an embedded broker, a passing fault), nothing is compared.
+/// Ids of the inputs and of the changelogs. Where they cannot be had (an embedded broker, a passing fault), nothing is compared.
 pub fn topic_ids(config: &Config) -> BTreeMap<String, String> {
     if !config.check_topics {
         return BTreeMap::new();
     }
-    let ids =
-        Admin::new(&config.cluster, config.broker_timeout).and_then(|admin| admin.topic_ids(&config.topics.inputs()));
+    let names: Vec<&str> = config.topics.inputs().into_iter().chain(config.topics.states()).collect();
+    let ids = Admin::new(&config.cluster, config.broker_timeout).and_then(|admin| admin.topic_ids(&names));
     ids.unwrap_or_else(|error| {
         tracing::warn!(%error, "ids of topics are not compared");
         BTreeMap::new()

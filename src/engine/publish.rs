@@ -59,7 +59,22 @@ impl Feed {
     /// # Errors
     /// The first delivery that failed, of this record or an earlier one.
     pub fn send(&self, key: &str, text: &str) -> Result<(), EngineError> {
-        let mut record = BaseRecord::to(&self.topic).key(key).payload(text);
+        self.hand(BaseRecord::to(&self.topic).key(key.as_bytes()).payload(text.as_bytes()))
+    }
+
+    /// The same, to one partition; none: a tombstone.
+    ///
+    /// # Errors
+    /// As [`Feed::send`].
+    pub fn send_to(&self, partition: i32, key: &[u8], value: Option<&[u8]>) -> Result<(), EngineError> {
+        let record = BaseRecord::to(&self.topic).partition(partition).key(key);
+        self.hand(match value {
+            Some(value) => record.payload(value),
+            None => record,
+        })
+    }
+
+    fn hand(&self, mut record: BaseRecord<'_, [u8], [u8]>) -> Result<(), EngineError> {
         loop {
             self.failure()?;
             match self.producer.send(record) {

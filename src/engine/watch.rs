@@ -4,6 +4,7 @@
 //! the one before. Statistics of the client library are taken as they come, and read by [`Monitor::tend`], on the thread
 //! of whoever calls it.
 
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -14,6 +15,7 @@ use crate::engine::clock::local;
 use crate::engine::counters::Counters;
 use crate::engine::health::{Bounds, Health, Vital};
 use crate::engine::lag::{Book, Lag};
+use crate::engine::store::keeper::Tally;
 use crate::fleet;
 use crate::record::time::Timestamp;
 use crate::session::Counts;
@@ -62,6 +64,15 @@ impl TaskView {
     }
 }
 
+/// How a task was restored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Restored {
+    /// Entries read, from a local store and from the changelog.
+    pub entries: u64,
+    /// Hash of all of its entries, in whatever order they came.
+    pub entries_hash: u128,
+}
+
 /// One input partition.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InputView {
@@ -87,6 +98,9 @@ impl InputView {
 pub struct Watch {
     /// Where it is, and how.
     pub vital: Vital,
+    /// What its local stores count.
+    pub stores: Arc<Tally>,
+    restored: Mutex<BTreeMap<String, Restored>>,
     snapshot: Mutex<Arc<Snapshot>>,
     shown: Mutex<Option<Instant>>,
     statistics: Mutex<Option<Vec<u8>>>,
@@ -113,6 +127,16 @@ impl Watch {
     /// The last snapshot.
     pub fn snapshot(&self) -> Arc<Snapshot> {
         Arc::clone(&lock(&self.snapshot))
+    }
+
+    /// A task was restored; the last time counts.
+    pub fn note_restored(&self, task: String, restored: Restored) {
+        lock(&self.restored).insert(task, restored);
+    }
+
+    /// How tasks were restored, by name.
+    pub fn restored(&self) -> BTreeMap<String, Restored> {
+        lock(&self.restored).clone()
     }
 
     /// Takes what the client library tells; what nobody read yet is replaced.

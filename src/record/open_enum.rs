@@ -22,6 +22,17 @@ macro_rules! open_enum {
             /// Every known word, in declaration order.
             pub const WORDS: &'static [&'static str] = &[$($word),+];
 
+            /// Place of the word in [`Self::WORDS`]; behind the last one for a word this version does not know.
+            #[must_use]
+            pub fn index(&self) -> usize {
+                #[allow(dead_code, reason = "only its numbers are used")]
+                enum Place { $($variant),+, Unknown }
+                match self {
+                    $(Self::$variant => Place::$variant as usize,)+
+                    Self::Unknown(_) => Place::Unknown as usize,
+                }
+            }
+
             /// The word as it stands in records.
             #[must_use]
             pub fn as_str(&self) -> &str {

@@ -166,6 +166,7 @@ impl Session {
     fn event(&mut self, arrival: &Arrival<'_>, effects: &mut Effects) {
         let event = arrival.event;
         self.counts.events += 1;
+        self.counts.by_type.note(&event.event_type);
         self.counts.late += u64::from(arrival.late);
         if event.is_runtime_level() {
             self.counts.runtime_events += 1;

@@ -63,6 +63,7 @@ fn metrics_show_the_events_of_a_run() {
     });
     for (key, value) in [
         ("reflex_events_total", 15.0),
+        (r#"reflex_events_by_type_total{type="node_failed"}"#, 15.0),
         (r#"reflex_event_findings_total{finding="failure"}"#, 15.0),
         ("reflex_signatures_total", 5.0),
         ("reflex_interventions_total", 5.0),

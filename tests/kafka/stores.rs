@@ -3,7 +3,8 @@
 use serde_json::Value;
 
 use super::durable::{hashes, names};
-use super::world::{Running, World, story};
+use super::world::{Running, SOON, World, story};
+use crate::harness::{Broker, child};
 
 /// Partitions that were loaded from their local stores.
 fn loaded(log: &str) -> usize {
@@ -81,4 +82,51 @@ fn starts_with_sled_and_without_end_alike() {
 #[test]
 fn starts_with_fjall_and_without_end_alike() {
     starts_alike("fjall");
+}
+
+#[test]
+fn a_changelog_that_was_made_anew_is_noticed_by_its_id() {
+    let world = World::new("stores-recreated");
+    let sessions = names(60);
+    let first = run(&world, "fjall");
+    world.send_events(&events(&sessions[..6]));
+    world.wait_until_processed();
+    let log = first.stop();
+    assert_eq!(hashes(&log, "left session/").len(), 3, "{log}");
+
+    let tool = |arguments: &[&str]| {
+        Broker::shared().tool("org.apache.kafka.tools.TopicCommand", arguments).expect("done");
+    };
+    tool(&["--delete", "--topic", &world.topics().state_session]);
+    wait_until_gone(&world);
+    world.apply();
+    // Another registry: its activation is the first thing the empty tasks read.
+    let second = world.run(&[
+        "--set",
+        "log.level=info,reflex::engine=debug",
+        "--set",
+        "store=memory",
+        "--set",
+        "limits.lateness_ms_max=0",
+    ]);
+    world.send_events(&events(&sessions[6..]));
+    world.wait_until_processed();
+    let left = hashes(&second.stop(), "left session/");
+
+    // The stores end within the new changelog, so that nothing but its id tells.
+    let third = run(&world, "fjall");
+    let log = third.stop();
+    assert_eq!((loaded(&log), hashes(&log, "restored session/")), (0, left.clone()), "{log}");
+    assert!(log.contains("another topic of the same name"), "{log}");
+    let fourth = run(&world, "fjall");
+    let log = fourth.stop();
+    assert_eq!((loaded(&log), hashes(&log, "restored session/")), (3, left), "{log}");
+}
+
+/// A topic that is being deleted is neither there nor gone for a moment.
+fn wait_until_gone(world: &World) {
+    child::wait_for("the changelog is gone", SOON, || {
+        let listed = Broker::shared().tool("org.apache.kafka.tools.TopicCommand", &["--list"]).expect("listed");
+        (!listed.lines().any(|topic| topic == world.topics().state_session)).then_some(())
+    });
 }

@@ -13,7 +13,7 @@ use super::exposition::Exposition;
 use super::service::Service;
 
 /// Labels there may be: each has few values.
-const LABELS: [&str; 17] = [
+const LABELS: [&str; 18] = [
     "change",
     "class",
     "code",
@@ -29,6 +29,7 @@ const LABELS: [&str; 17] = [
     "state",
     "task",
     "topic",
+    "type",
     "version",
     "worker",
 ];

@@ -11,7 +11,8 @@ const NODES: [&str; 5] =
     ["identify_order", "request_evidence", "evaluate_evidence", "check_eligibility", "issue_refund"];
 /// The node that fails: the shipped registry names its signal.
 const FAILING_NODE: usize = 2;
-const ATTEMPTS: u32 = 3;
+/// Attempts of a node.
+pub const ATTEMPTS: u32 = 3;
 const VERSIONS: [&str; 4] = ["6.3.0", "6.4.0", "6.4.1", "6.5.0"];
 const REGIONS: [&str; 4] = ["eu-west", "eu-north", "us-east", "ap-south"];
 const TENANTS: u64 = 200;
@@ -174,6 +175,25 @@ impl Fleet {
     }
 }
 
+impl Fleet {
+    /// The first failures of one more session, whose node has [`ATTEMPTS`]; it does nothing else.
+    pub fn failing(&mut self, failures: u32) -> Vec<Step> {
+        let session = Session { fails: true, stage: Stage::NodeEnds(FAILING_NODE), ..self.begin() };
+        let steps = (1..=failures.min(ATTEMPTS)).map(|failures| {
+            self.sent += 1;
+            Step {
+                session: Session { failures, ..session },
+                number: self.sent,
+                exhausted: failures == ATTEMPTS,
+                model: self.random.below(MODELS),
+                latency_ms: 20 + self.random.below(900),
+                detail: self.random.below(1_000_000),
+            }
+        });
+        steps.collect()
+    }
+}
+
 fn next(stage: Stage, failed: bool) -> Option<Stage> {
     match stage {
         Stage::Start => Some(Stage::NodeStarts(0)),
@@ -265,6 +285,28 @@ mod tests {
         assert_eq!(PLAN.expected(), (all.len() as u64, exhausted as u64));
         assert!((20..80).contains(&exhausted), "{exhausted}");
         assert_eq!(Plan { failing_parts: 0, ..PLAN }.expected().1, 0);
+    }
+
+    #[test]
+    fn a_session_fails_as_often_as_asked_and_no_more_than_its_attempts() {
+        let mut fleet = Fleet::new(Plan { events: 0, ..PLAN });
+        let mut all = fleet.failing(1);
+        all.extend(fleet.failing(9));
+        let mut ids = std::collections::BTreeSet::new();
+        let exhausted: Vec<bool> = all
+            .iter()
+            .map(|step| {
+                let (mut session_id, mut text) = (String::new(), String::new());
+                step.write_session_id("x", &mut session_id);
+                step.write_event(&session_id, Timestamp::EPOCH, &mut text);
+                ids.insert(session_id);
+                let event = event(&text, 1024).expect("an event");
+                assert!(event.event_type.is_failure());
+                event.attempt == event.max_attempts
+            })
+            .collect();
+        assert_eq!(exhausted, [false, false, false, true]);
+        assert_eq!(ids.len(), 2);
     }
 
     #[test]

@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use rdkafka::TopicPartitionList;
-use rdkafka::consumer::{BaseConsumer, Consumer};
+use rdkafka::consumer::{BaseConsumer, CommitMode, Consumer};
+use rdkafka::{Offset, TopicPartitionList};
 
-use crate::cli::bench::fleet::{Fleet, Plan};
+use crate::cli::bench::fleet::{Fleet, Plan, Step};
 use crate::cli::exit::{Exit, Failure};
 use crate::engine::admin::{Admin, TopicFacts};
 use crate::engine::client::{self, Logs};
@@ -75,21 +75,54 @@ impl Ground {
                 return Err(Failure::new(Exit::Unavailable, message));
             }
         }
+        let mut fleet = Fleet::new(plan);
+        self.send("", std::iter::from_fn(|| fleet.step()))
+    }
+
+    /// Sends steps as events; `run` tells their sessions from others.
+    ///
+    /// # Errors
+    /// What is not delivered.
+    pub fn send(&self, run: &str, steps: impl Iterator<Item = Step>) -> Result<(), Failure> {
+        let feed = self.feed(&self.names.events)?;
+        let (mut session_id, mut text) = (String::new(), String::new());
+        for (sent, step) in (0..).zip(steps) {
+            step.write_session_id(run, &mut session_id);
+            step.write_event(&session_id, Timestamp::from_millis(BEGIN_MS + sent / EVENTS_PER_MS), &mut text);
+            feed.send(&session_id, &text)?;
+        }
+        Ok(feed.finish()?)
+    }
+
+    /// A feed that is made for many records.
+    ///
+    /// # Errors
+    /// Those of the client.
+    pub fn feed(&self, topic: &str) -> Result<Feed, EngineError> {
         let mut cluster = self.cluster.clone();
         for (property, value) in [("linger.ms", "20"), ("compression.type", "lz4"), ("batch.size", "262144")] {
             cluster.properties.entry(property.to_owned()).or_insert_with(|| value.to_owned());
         }
-        let feed = Feed::new(&cluster, &self.names.events)?;
-        let (mut session_id, mut text) = (String::new(), String::new());
-        let mut fleet = Fleet::new(plan);
-        let mut sent = 0;
-        while let Some(step) = fleet.step() {
-            step.write_session_id("", &mut session_id);
-            step.write_event(&session_id, Timestamp::from_millis(BEGIN_MS + sent / EVENTS_PER_MS), &mut text);
-            feed.send(&session_id, &text)?;
-            sent += 1;
+        Feed::new(&cluster, topic)
+    }
+
+    /// Makes the group begin behind everything that is on the inputs now. No member of it may be there yet.
+    ///
+    /// # Errors
+    /// Where a broker refuses.
+    pub fn skip(&self, group: &str) -> Result<(), EngineError> {
+        const DOING: &str = "committing offsets";
+        let mut list = TopicPartitionList::new();
+        for topic in self.names.inputs() {
+            for (partition, (_, next)) in (0..).zip(self.admin.ends(topic, self.partitions)?) {
+                let added = list.add_partition_offset(topic, partition, Offset::Offset(next));
+                added.map_err(|error| EngineError::kafka(DOING, &error))?;
+            }
         }
-        Ok(feed.finish()?)
+        let mut asking = client::asking(&self.cluster);
+        asking.set("group.id", group);
+        let consumer: BaseConsumer<Logs> = client::create(&asking, Logs)?;
+        consumer.commit(&list, CommitMode::Sync).map_err(|error| EngineError::kafka(DOING, &error))
     }
 
     /// Events on the topic.
@@ -139,7 +172,9 @@ pub fn kept(plan: Plan, partitions: usize) -> String {
     format!("{PREFIX}.events-{events}-{sessions}-{failing_parts}-{seed}-{partitions}")
 }
 
-fn names(run: &str, events: Option<&str>) -> TopicNames {
+/// Names of the topics of a run; events may be elsewhere.
+#[must_use]
+pub fn names(run: &str, events: Option<&str>) -> TopicNames {
     let names = TopicNames::prefixed(&format!("{PREFIX}.{run}"));
     TopicNames { events: events.map_or_else(|| names.events.clone(), str::to_owned), ..names }
 }

@@ -1,5 +1,6 @@
 //! `reflex bench`: what the engine does on a real broker, measured. A fleet whose overrides are known is loaded, the same
-//! engine as of `reflex run` goes through it, and the overrides that readers find are held against those announced.
+//! engine as of `reflex run` goes through it, and the overrides that readers find are held against those announced. The
+//! registry is pushed in band, so that what was decided can be verified from the tape.
 //!
 //! Events are recorded, so the limits on their age are off; the guards are wide open, because a backlog of an hour is
 //! gone through in seconds.
@@ -8,14 +9,17 @@ mod drive;
 mod fleet;
 mod ground;
 mod latency;
+mod live;
+mod proof;
 mod raw;
 mod reader;
 mod report;
+mod restore;
 mod usage;
 
 use std::collections::BTreeMap;
 use std::io::Write;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -25,11 +29,14 @@ use crate::cli::failure::unwritable;
 use crate::cli::settings::Resolved;
 use crate::cli::settings::model::Output;
 use crate::cli::{run, validate};
-use crate::engine::Config;
+use crate::engine::registry_topic::push;
+use crate::engine::store::{self, Kind};
+use crate::engine::{Config, EngineError};
 use crate::registry::Registry;
 use drive::Worker;
 use fleet::Plan;
 use ground::Ground;
+use proof::Proof;
 use reader::Reader;
 use report::{Overrides, Steady, Throughput};
 
@@ -69,6 +76,28 @@ pub struct Args {
     /// How long, after a warm-up
     #[arg(long, value_name = "N", default_value_t = 30, value_parser = clap::value_parser!(u32).range(1..=3600))]
     pub seconds: u32,
+    /// Verify after the run what was decided, from the tape: every task, every byte
+    #[arg(long)]
+    pub verify: bool,
+    /// Measure instead how long tasks take to get the state of so many failing sessions back
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=100_000_000),
+          conflicts_with_all = ["latency", "topic", "reuse", "baseline", "verify", "sessions_live"])]
+    pub restore: Option<u64>,
+    /// From what, beside the changelog alone: fjall, sled; again for more [default: both]
+    #[arg(long = "store", value_name = "STORE", requires = "restore", value_parser = kind)]
+    pub stores: Vec<Kind>,
+    /// Measure instead what a healthy event costs while so many failing sessions are tracked: 1000,100000,1000000
+    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=10_000_000),
+          conflicts_with_all = ["latency", "topic", "reuse", "baseline", "verify"])]
+    pub sessions_live: Vec<u32>,
+    /// One start of `--restore`, in a process of its own
+    #[arg(long, hide = true, requires = "restore")]
+    pub restore_start: Option<restore::Start>,
+}
+
+fn kind(text: &str) -> Result<Kind, String> {
+    let kinds = [Kind::Memory, Kind::Sled, Kind::Fjall];
+    kinds.into_iter().find(|kind| kind.name() == text).ok_or_else(|| "none of fjall, sled, memory".to_owned())
 }
 
 /// What to measure beside the engine.
@@ -94,38 +123,70 @@ impl Args {
 /// # Errors
 /// Exit 69 without a broker, and whatever ends the engine early.
 pub fn run(args: &Args, resolved: &Resolved, out: &mut dyn Write) -> Result<Exit, Failure> {
-    let registry = registry(resolved)?;
-    let name = run_name();
-    let config = Config {
-        group: format!("reflex-bench-{name}"),
-        // Its topics have one copy: it measures, it keeps nothing.
-        dev: true,
-        check_topics: true,
-        ..config(&resolved.settings, "bench")?
-    };
-    let kept = args.reuse.then(|| ground::kept(args.plan(), usize::from(args.partitions)));
-    let events = args.topic.as_ref().or(kept.as_ref());
-    let ground = Ground::lay(&config.cluster, &name, events.map(String::as_str), usize::from(args.partitions))?;
-    let config = Config { topics: ground.names.clone(), ..config };
+    if let Some(start) = &args.restore_start {
+        return restore::start(start, &Room::new(resolved, &start.run)?, out);
+    }
+    let room = Room::new(resolved, &run_name())?;
     let json = resolved.settings.output != Output::Table;
-    let measured = match args.latency {
-        Some(rate) => steady(args, rate, &ground, config, registry, json, out),
-        None => throughput(args, &ground, &config, registry, json, out),
+    let registry = registry(resolved)?;
+    let measured = match (args.restore, args.sessions_live.is_empty()) {
+        (Some(entries), _) => restore::measure(args, entries, &room, &registry, json, out),
+        (None, false) => live::measure(args, &room, &registry, json, out),
+        (None, true) => overrides(args, &room, &registry, json, out),
     };
-    let cleared = ground.clear();
-    let measured = measured?;
-    cleared?;
-    Ok(if measured { Exit::Done } else { Exit::Found })
+    room.clear();
+    Ok(if measured? { Exit::Done } else { Exit::Found })
 }
 
-fn throughput(
-    args: &Args,
-    ground: &Ground,
-    config: &Config,
-    registry: Arc<Registry>,
-    json: bool,
-    out: &mut dyn Write,
-) -> Result<bool, Failure> {
+/// What belongs to one run alone: its name, its group, the folder of its local stores.
+pub struct Room {
+    name: String,
+    config: Config,
+    folder: PathBuf,
+}
+
+impl Room {
+    fn new(resolved: &Resolved, name: &str) -> Result<Self, Failure> {
+        // The stores of `reflex run` are not touched.
+        let folder = Path::new(&resolved.settings.data_dir).join(format!("bench-{name}"));
+        let mut config = config(&resolved.settings, "bench")?;
+        config.group = format!("reflex-bench-{name}");
+        // Its topics have one copy: it measures, it keeps nothing.
+        config.dev = true;
+        config.store = config.store.map(|store| store::Settings { folder: folder.clone(), ..store });
+        Ok(Self { name: name.to_owned(), config, folder })
+    }
+
+    /// The configuration of workers on this ground, with its registry pushed.
+    fn enter(&self, ground: &Ground, registry: &Registry) -> Result<Config, EngineError> {
+        let config = Config { topics: ground.names.clone(), ..self.config.clone() };
+        push(&config, registry, "reflex bench", "reflex bench")?;
+        Ok(config)
+    }
+
+    fn clear(&self) {
+        if self.folder.exists()
+            && let Err(error) = std::fs::remove_dir_all(&self.folder)
+        {
+            eprintln!("reflex: {}: {error}", self.folder.display());
+        }
+    }
+}
+
+fn overrides(args: &Args, room: &Room, registry: &Registry, json: bool, out: &mut dyn Write) -> Result<bool, Failure> {
+    let kept = args.reuse.then(|| ground::kept(args.plan(), usize::from(args.partitions)));
+    let events = args.topic.as_ref().or(kept.as_ref());
+    let partitions = usize::from(args.partitions);
+    let ground = Ground::lay(&room.config.cluster, &room.name, events.map(String::as_str), partitions)?;
+    let measured = room.enter(&ground, registry).map_err(Failure::from).and_then(|config| match args.latency {
+        Some(rate) => steady(args, rate, &ground, &config, json, out),
+        None => throughput(args, &ground, &config, json, out),
+    });
+    ground.clear()?;
+    measured
+}
+
+fn throughput(args: &Args, ground: &Ground, config: &Config, json: bool, out: &mut dyn Write) -> Result<bool, Failure> {
     let expected = if let Some(expected) = args.expect {
         expected
     } else {
@@ -134,7 +195,8 @@ fn throughput(
         overrides
     };
     let events = ground.events()?;
-    let ran = Worker::start(config.clone(), registry, events, &run::stop_flag()?)?.finish()?;
+    let is_done = |inputs| Ok(inputs >= events && ground.behind(&config.group)? == 0);
+    let ran = Worker::start(config.clone(), &run::stop_flag()?)?.finish(&is_done)?;
     let (found, records) = Reader::new(&config.cluster, &ground.names.overrides, ground.partitions)?.count()?;
     let raw = match args.baseline {
         None => None,
@@ -150,6 +212,7 @@ fn throughput(
         ran: &ran,
         overrides: Overrides { expected, found, doubled: records - found },
         raw,
+        proof: args.verify.then(|| Proof::of(config)).transpose()?,
     };
     if json { throughput.json(out) } else { throughput.table(out) }.map_err(unwritable)?;
     Ok(throughput.is_good())
@@ -159,18 +222,21 @@ fn steady(
     args: &Args,
     rate: u32,
     ground: &Ground,
-    config: Config,
-    registry: Arc<Registry>,
+    config: &Config,
     json: bool,
     out: &mut dyn Write,
 ) -> Result<bool, Failure> {
-    let cluster = config.cluster.clone();
-    let worker = Worker::start(config, registry, u64::MAX, &run::stop_flag()?)?;
+    let worker = Worker::start(config.clone(), &run::stop_flag()?)?;
     worker.wait_until_assigned()?;
-    let measured = latency::measure(&cluster, ground, args.plan(), rate, args.seconds);
+    let measured = latency::measure(&config.cluster, ground, args.plan(), rate, args.seconds);
     let counters = worker.end()?;
-    let commits = (counters.commits.quantile_micros(50), counters.commits.quantile_micros(99));
-    let steady = Steady { rate, partitions: ground.partitions, latency: &measured?, commits };
+    let steady = Steady {
+        rate,
+        partitions: ground.partitions,
+        latency: &measured?,
+        commits: (counters.commits.quantile_micros(50), counters.commits.quantile_micros(99)),
+        proof: args.verify.then(|| Proof::of(config)).transpose()?,
+    };
     if json { steady.json(out) } else { steady.table(out) }.map_err(unwritable)?;
     Ok(steady.is_good())
 }
@@ -194,5 +260,6 @@ fn registry(resolved: &Resolved) -> Result<Arc<Registry>, Failure> {
 
 /// Tells the topics and the group of one run from those of another.
 fn run_name() -> String {
-    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_millis().to_string()
+    let millis = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_millis();
+    format!("{millis}-{}", std::process::id())
 }

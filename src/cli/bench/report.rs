@@ -7,6 +7,7 @@ use serde_json::{Map, Value, json};
 
 use crate::cli::bench::drive::{Mark, Ran};
 use crate::cli::bench::latency::Latency;
+use crate::cli::bench::proof::Proof;
 use crate::cli::bench::raw::Reading;
 
 /// What one measurement of throughput took.
@@ -34,12 +35,16 @@ impl Cost {
         self.events as f64 / self.wall.as_secs_f64().max(1e-9)
     }
 
+    /// CPU time of one event, in microseconds.
+    #[must_use]
     #[allow(clippy::cast_precision_loss, reason = "a figure, not a count")]
-    fn cpu_us(&self) -> f64 {
+    pub fn cpu_us(&self) -> f64 {
         self.cpu.as_secs_f64() * 1e6 / self.events.max(1) as f64
     }
 
-    fn json(&self) -> Value {
+    /// All of it.
+    #[must_use]
+    pub fn json(&self) -> Value {
         json!({
             "events": self.events, "seconds": rounded(self.wall.as_secs_f64()), "cpu_seconds": rounded(self.cpu.as_secs_f64()),
             "events_per_s": self.events_per_s().round(), "cpu_us_per_event": rounded(self.cpu_us()),
@@ -57,7 +62,8 @@ impl Cost {
 }
 
 /// Three digits after the point.
-fn rounded(number: f64) -> f64 {
+#[must_use]
+pub fn rounded(number: f64) -> f64 {
     (number * 1000.0).round() / 1000.0
 }
 
@@ -107,11 +113,13 @@ pub struct Throughput<'a> {
     pub overrides: Overrides,
     /// The same topic read by the client library alone: in batches, one record at a time.
     pub raw: Option<(Reading, Reading)>,
+    /// What was decided again; none: nothing.
+    pub proof: Option<Proof>,
 }
 
 impl Throughput<'_> {
     fn cost(&self) -> Cost {
-        Cost::new(self.ran.counters.inputs, &self.ran.begun, &self.ran.ended)
+        Cost::new(self.events, &self.ran.begun, &self.ran.ended)
     }
 
     fn commits(&self) -> (u64, u64, u64) {
@@ -126,7 +134,7 @@ impl Throughput<'_> {
     /// Whether everything was committed, and led to what was announced.
     #[must_use]
     pub fn is_good(&self) -> bool {
-        self.behind == 0 && self.overrides.is_good()
+        self.behind == 0 && self.overrides.is_good() && self.proof.as_ref().is_none_or(Proof::is_good)
     }
 
     /// Writes a table.
@@ -143,6 +151,9 @@ impl Throughput<'_> {
         writeln!(out, "overrides   {}", self.overrides.line())?;
         if self.dead_letters() > 0 {
             writeln!(out, "dead letters {}", self.dead_letters())?;
+        }
+        if let Some(proof) = &self.proof {
+            writeln!(out, "tape        {}", proof.line())?;
         }
         if let Some((batches, polls)) = &self.raw {
             for (name, reading) in [("raw batches", batches), ("raw polls", polls)] {
@@ -169,6 +180,7 @@ impl Throughput<'_> {
         report.insert("resident_bytes".into(), json!(self.ran.ended.resident_bytes));
         report.insert("overrides".into(), self.overrides.json());
         report.insert("dead_letters".into(), json!(self.dead_letters()));
+        report.extend(self.proof.iter().map(|proof| ("verified".to_owned(), proof.json())));
         if let Some((batches, polls)) = &self.raw {
             for (name, reading) in [("raw_batches", batches), ("raw_polls", polls)] {
                 let raw = Cost::of(reading);
@@ -205,6 +217,8 @@ pub struct Steady<'a> {
     pub latency: &'a Latency,
     /// Median and 99th percentile of a commit, in microseconds.
     pub commits: (u64, u64),
+    /// What was decided again; none: nothing.
+    pub proof: Option<Proof>,
 }
 
 impl Steady<'_> {
@@ -215,7 +229,7 @@ impl Steady<'_> {
     /// Whether every failing session was overridden, once.
     #[must_use]
     pub fn is_good(&self) -> bool {
-        self.overrides().is_good()
+        self.overrides().is_good() && self.proof.as_ref().is_none_or(Proof::is_good)
     }
 
     fn percentile(&self, percent: usize) -> f64 {
@@ -229,6 +243,9 @@ impl Steady<'_> {
         writeln!(out, "events      {sent} at {} a second, {} partitions", self.rate, self.partitions)?;
         writeln!(out, "overrides   {}", self.overrides().line())?;
         writeln!(out, "commits     p50 {:.1} ms, p99 {:.1} ms", ms(self.commits.0), ms(self.commits.1))?;
+        if let Some(proof) = &self.proof {
+            writeln!(out, "tape        {}", proof.line())?;
+        }
         writeln!(
             out,
             "latency     p50 {:.1} ms, p90 {:.1} ms, p99 {:.1} ms, longest {:.1} ms, of {measured}: failing event sent to override read",
@@ -242,12 +259,15 @@ impl Steady<'_> {
     /// Writes one JSON object.
     pub fn json(&self, out: &mut dyn Write) -> io::Result<()> {
         let at = |percent| self.percentile(percent);
-        let report = json!({
+        let mut report = json!({
             "rate": self.rate, "partitions": self.partitions, "sent": self.latency.sent,
             "overrides": self.overrides().json(), "measured": self.latency.times.len(),
             "commits": { "p50_ms": ms(self.commits.0), "p99_ms": ms(self.commits.1) },
             "latency_ms": { "p50": at(50), "p90": at(90), "p99": at(99), "max": at(100) },
         });
+        if let Some(proof) = &self.proof {
+            report["verified"] = proof.json();
+        }
         writeln!(out, "{report}")
     }
 }

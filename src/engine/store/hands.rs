@@ -1,6 +1,7 @@
 //! A worker's side of local stores: where there are none, every call does nothing.
 
-use std::sync::Arc;
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use crate::engine::config::Config;
@@ -19,6 +20,8 @@ const STOP_PATIENCE: Duration = Duration::from_secs(5);
 #[derive(Clone)]
 pub struct Stores {
     topics: [String; 2],
+    /// Ids of these topics as of the last assignment; empty: not known.
+    topic_ids: Arc<Mutex<[String; 2]>>,
     /// None: there are no local stores.
     keeper: Option<Arc<Keeper>>,
 }
@@ -29,9 +32,11 @@ impl Stores {
     /// # Errors
     /// No thread can be had.
     pub fn start(config: &Config) -> Result<Self, EngineError> {
-        let start = |settings: &Settings| Keeper::start(settings.clone(), Box::new(Brokers::new(config)));
+        let tally = &config.watch.stores;
+        let start =
+            |settings: &Settings| Keeper::counting(settings.clone(), Box::new(Brokers::new(config)), Arc::clone(tally));
         let keeper = config.store.as_ref().map(start).transpose()?.map(Arc::new);
-        Ok(Self { topics: config.topics.states().map(str::to_owned), keeper })
+        Ok(Self { topics: config.topics.states().map(str::to_owned), topic_ids: Arc::default(), keeper })
     }
 
     /// The keeper, where there is one.
@@ -39,10 +44,18 @@ impl Stores {
         self.keeper.as_ref()
     }
 
+    /// Notes which topics the changelogs are now. A store of another topic of the same name is not used; where the ids
+    /// are not known, none is that knows its own.
+    pub fn identify(&self, topic_ids: &BTreeMap<String, String>) {
+        let ids = self.topics.each_ref().map(|topic| topic_ids.get(topic).cloned().unwrap_or_default());
+        *self.topic_ids.lock().unwrap_or_else(PoisonError::into_inner) = ids;
+    }
+
     /// A task as its store knows it.
     pub fn task(&self, id: TaskId) -> Task {
         let topic = self.topics[id.stage as usize].clone();
-        Task { stage: id.stage.as_str(), topic, topic_id: String::new(), partition: id.partition }
+        let topic_id = self.topic_ids.lock().unwrap_or_else(PoisonError::into_inner)[id.stage as usize].clone();
+        Task { stage: id.stage.as_str(), topic, topic_id, partition: id.partition }
     }
 
     /// Tells how far a task is committed; `state_hash`: of all entries of its changelog there.

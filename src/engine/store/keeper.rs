@@ -56,6 +56,10 @@ pub struct StoreCounts {
     pub given_up: u64,
     /// Parts of rounds written early, because [`ROUND_BYTES_MAX`] was reached.
     pub parts: u64,
+    /// Rounds after which a store held all that its task had committed.
+    pub caught_up: u64,
+    /// Stores removed because nobody used them for longer than they may be old.
+    pub removed: u64,
 }
 
 /// The same, while it is counted.
@@ -71,6 +75,28 @@ pub struct Tally {
     pub given_up: AtomicU64,
     /// See [`StoreCounts`].
     pub parts: AtomicU64,
+    /// See [`StoreCounts`].
+    pub caught_up: AtomicU64,
+    /// See [`StoreCounts`].
+    pub removed: AtomicU64,
+}
+
+impl Tally {
+    /// What was counted so far.
+    #[must_use]
+    pub fn counts(&self) -> StoreCounts {
+        let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        let Self { written, loaded, set_aside, given_up, parts, caught_up, removed } = self;
+        StoreCounts {
+            written: read(written),
+            loaded: read(loaded),
+            set_aside: read(set_aside),
+            given_up: read(given_up),
+            parts: read(parts),
+            caught_up: read(caught_up),
+            removed: read(removed),
+        }
+    }
 }
 
 /// A store in the hands of the keeper.
@@ -110,7 +136,7 @@ pub struct Shared {
     /// Told of new tasks to close, and of tasks that are closed.
     pub changed: Condvar,
     /// What is counted.
-    pub tally: Tally,
+    pub tally: Arc<Tally>,
 }
 
 impl Shared {
@@ -132,9 +158,16 @@ impl Keeper {
     /// # Errors
     /// No thread can be had.
     pub fn start(settings: Settings, source: Box<dyn Source>) -> Result<Self, EngineError> {
+        Self::counting(settings, source, Arc::default())
+    }
+
+    /// The same, and counts where others can see it.
+    ///
+    /// # Errors
+    /// No thread can be had.
+    pub fn counting(settings: Settings, source: Box<dyn Source>, tally: Arc<Tally>) -> Result<Self, EngineError> {
         let folder = settings.folder.clone();
-        let shared =
-            Arc::new(Shared { settings, desk: Mutex::default(), changed: Condvar::new(), tally: Tally::default() });
+        let shared = Arc::new(Shared { settings, desk: Mutex::default(), changed: Condvar::new(), tally });
         let writer = Writer::new(Arc::clone(&shared), source);
         let thread = thread::Builder::new().name("keeper".into()).spawn(move || writer.work());
         let thread = thread.map_err(|error| EngineError::File { path: folder, words: capped(&error.to_string()) })?;
@@ -212,15 +245,7 @@ impl Keeper {
     /// What it counted.
     #[must_use]
     pub fn counts(&self) -> StoreCounts {
-        let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-        let Tally { written, loaded, set_aside, given_up, parts } = &self.shared.tally;
-        StoreCounts {
-            written: read(written),
-            loaded: read(loaded),
-            set_aside: read(set_aside),
-            given_up: read(given_up),
-            parts: read(parts),
-        }
+        self.shared.tally.counts()
     }
 
     /// The folder of a task's stores.

@@ -15,6 +15,7 @@
 //! - [`hands`]: a worker's side of it.
 //! - [`follow`]: the keeper's reader of changelogs.
 //! - [`loading`]: loads the stores of an assignment, two at a time, while the worker polls its group.
+//! - [`sweep`]: removes what nobody uses any more.
 //! - [`memory`], [`sled`], [`fjall`]: the stores.
 //!
 //! Invariant: a store that was loaded, and the tail of the changelog over it, are the state that the whole changelog
@@ -28,6 +29,7 @@ pub mod keeper;
 pub mod loading;
 pub mod memory;
 pub mod sled;
+pub mod sweep;
 mod writer;
 
 use std::fmt;

@@ -247,6 +247,7 @@ impl Part {
             Ok(()) => {
                 tally.written.fetch_add(writes.len() as u64, Ordering::Relaxed);
                 self.kept.next = Some(next);
+                tally.caught_up.fetch_add(u64::from(checkpoint.state_hash.is_some()), Ordering::Relaxed);
                 self.kept.whole = checkpoint.state_hash.is_some().then_some(checkpoint);
             }
             Err(error) => self.failed = Some(error),

@@ -6,6 +6,7 @@ mod family;
 mod fleet;
 mod health;
 mod stage;
+mod store;
 mod system;
 mod worker;
 
@@ -64,6 +65,8 @@ impl Source {
         families.extend(worker::families(&snapshots));
         families.extend(stage::families(&snapshots));
         families.extend(fleet::families(&snapshots));
+        let stores: Vec<_> = workers.iter().map(|worker| worker.stores.counts()).collect();
+        families.extend(store::families(&stores));
         let lags: Vec<_> = workers.iter().map(|worker| worker.lags()).collect();
         families.extend(health::lags(&lags, &snapshots, wall()));
         families.extend(system::families(&self.served));

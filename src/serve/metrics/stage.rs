@@ -34,11 +34,17 @@ pub fn families(snapshots: &[Arc<Snapshot>]) -> Vec<Family> {
     families
 }
 
+fn by_type(c: &Counts) -> Family {
+    let help = "The same by type; absent: none. `other`: types this version does not know.";
+    Family::counter("reflex_events_by_type", help).counts("type", &c.by_type.iter().collect::<Vec<_>>())
+}
+
 /// Every count has its place.
 fn counted(c: &Counts, oversized: u64) -> Vec<Family> {
     let one = |name, help, count| Family::counter(name, help).count(Labels::new(), count);
     vec![
         one("reflex_events", "Runtime events taken.", c.events),
+        by_type(c),
         Family::counter("reflex_event_findings", "What was found of events; one event may have several or none.")
             .counts(
                 "finding",
@@ -99,12 +105,17 @@ fn counted(c: &Counts, oversized: u64) -> Vec<Family> {
 mod tests {
     use super::*;
     use crate::engine::Counters;
+    use crate::record::event::EventType;
+    use crate::session::counts::ByType;
 
     #[test]
     fn every_count_is_somewhere() {
         // A field that is added breaks this until it is listed here.
+        let mut by_type = ByType::default();
+        (0..1028).for_each(|_| by_type.note(&EventType::Panic));
         let session = Counts {
             events: 1000,
+            by_type,
             unknown_types: 1001,
             runtime_events: 1002,
             shadow_events: 1003,
@@ -135,7 +146,7 @@ mod tests {
         };
         let snapshot = Snapshot { counters: Counters::default(), session, ..Snapshot::default() };
         let shown = format!("{:?}", families(&[Arc::new(snapshot)]));
-        for number in 1000..1028 {
+        for number in 1000..1029 {
             assert!(shown.contains(&number.to_string()), "{number}");
         }
     }
