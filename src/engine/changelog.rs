@@ -1,11 +1,11 @@
 //! State of tasks, from local stores and changelogs: read in slices, so that the worker can poll its group between two.
 //!
-//! What a local store gives is checked already (`store`); the changelog is then read from where the store ends. Where the
-//! changelog does not fit to it, the store is set aside and the changelog read whole.
+//! What a local store gives is checked already (`store`); the changelog is read from where it ends, or whole where the two
+//! do not fit.
 //!
 //! The order is what makes it right: the transactional id is taken over, then committed offsets are read (which waits for
-//! transactions that may still change them), then the end of the changelog, then the changelog up to there. The end is
-//! that of a `read_uncommitted` query: committed entries may lie behind the open transaction of another writer.
+//! transactions that may still change them), then the end of the changelog as `read_uncommitted` has it (committed entries
+//! may lie behind the open transaction of another writer), then the changelog up to there.
 //!
 //! Invariant: a task never begins before the position of its reader is at that end (`tests/kafka/durable.rs`).
 

@@ -56,7 +56,7 @@ mod tests {
             inputs = search.inputs_max();
             halvings += 1;
         }
-        assert_eq!(halvings, 10);
+        assert_eq!(halvings, 9);
         search.committed(1);
         assert_eq!(search.inputs_max(), 2);
         search.found();

@@ -4,6 +4,7 @@ mod runtime;
 mod session;
 mod story;
 
+use std::collections::BTreeSet;
 use std::io::{IsTerminal, Write};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -60,7 +61,8 @@ pub fn run(args: &Args, json: bool, interrupted: &Arc<AtomicBool>, out: &mut dyn
     let registry = registry()?;
     let topics = TopicNames::default();
     let outputs = topics.outputs();
-    let names = topics.inputs().into_iter().chain(outputs.iter().map(String::as_str));
+    // The topic between the stages is both.
+    let names: BTreeSet<&str> = topics.inputs().into_iter().chain(outputs.iter().map(String::as_str)).collect();
     let broker = EmbeddedBroker::start(names, PARTITIONS).map_err(failed)?;
     let cluster = Cluster {
         bootstrap_servers: broker.bootstrap_servers(),
