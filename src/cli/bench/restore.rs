@@ -54,7 +54,7 @@ impl FromStr for Start {
         let (Some(run), Some(kind), what) = (words.next(), words.next(), words.next()) else {
             return Err("RUN/STORE or RUN/STORE/fill".to_owned());
         };
-        Ok(Self { run: run.to_owned(), kind: super::kind(kind)?, is_filling: what == Some("fill") })
+        Ok(Self { run: run.to_owned(), kind: crate::cli::bench::kind(kind)?, is_filling: what == Some("fill") })
     }
 }
 
