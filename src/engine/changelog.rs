@@ -79,10 +79,8 @@ impl Restoring {
         stores: &Stores,
         stop: &Arc<AtomicBool>,
     ) -> Result<Self, EngineError> {
-        let mut topic_ids = topic_ids(config);
-        stores.identify(&topic_ids);
-        // Offsets speak of inputs.
-        topic_ids.retain(|topic, _| config.topics.inputs().contains(&topic.as_str()));
+        let (topic_ids, changelog_ids) = topic_ids(config);
+        stores.identify(&changelog_ids);
         let mut parts = BTreeMap::new();
         for input in committed.keys() {
             let id = input.task();
