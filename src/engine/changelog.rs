@@ -156,7 +156,7 @@ impl Restoring {
                 if !part.is_stored() {
                     return Err(error);
                 }
-                doubt(self.keeper.as_deref(), part, &error.to_string());
+                part.doubt(self.keeper.as_deref(), &error.to_string());
                 (is_settled, self.is_reading) = (false, false);
             }
         }
@@ -178,7 +178,7 @@ impl Restoring {
                         if !part.bounded(first, end) {
                             let ends = part.from();
                             let words = format!("the changelog has offsets {first} to {end}, the store ends at {ends}");
-                            doubt(self.keeper.as_deref(), part, &words);
+                            part.doubt(self.keeper.as_deref(), &words);
                         }
                     }
                     Err(error) => {
@@ -224,7 +224,7 @@ impl Restoring {
                         if !part.is_stored() {
                             return Err(part.unusable(&words));
                         }
-                        doubt(self.keeper.as_deref(), part, &words);
+                        part.doubt(self.keeper.as_deref(), &words);
                         self.is_reading = false;
                         return Ok(());
                     }
@@ -358,15 +358,6 @@ impl Drop for Restoring {
             // Without a thread it is dropped here, which only takes longer.
             let _ = thread::Builder::new().name("discard".into()).spawn(move || drop(reader));
         }
-    }
-}
-
-/// What a local store gave does not fit to the changelog: it is set aside, and the changelog is read whole.
-fn doubt(keeper: Option<&Keeper>, part: &mut Part, why: &str) {
-    tracing::warn!(task = %part.id, why, "the local store is set aside; the state comes from the changelog");
-    part.forget();
-    if let Some(keeper) = keeper {
-        keeper.doubt(&part.task);
     }
 }
 

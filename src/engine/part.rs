@@ -7,7 +7,7 @@ use crate::engine::place::TaskId;
 use crate::engine::restore::TaskRestore;
 use crate::engine::store::Task;
 use crate::engine::store::check::State;
-use crate::engine::store::keeper::Loaded;
+use crate::engine::store::keeper::{Keeper, Loaded};
 use crate::engine::tape::Progress;
 
 impl State for TaskRestore {
@@ -100,6 +100,15 @@ impl Part {
         self.restore = TaskRestore::new(self.id, &self.task.topic, &self.registries);
         (self.settled, self.stored_next, self.entries) = (None, None, 0);
         self.done = self.end().is_some_and(|end| self.from() >= end);
+    }
+
+    /// What a local store gave does not fit to the changelog: it is set aside, and the changelog is read whole.
+    pub fn doubt(&mut self, keeper: Option<&Keeper>, why: &str) {
+        tracing::warn!(task = %self.id, why, "the local store is set aside; the state comes from the changelog");
+        self.forget();
+        if let Some(keeper) = keeper {
+            keeper.doubt(&self.task);
+        }
     }
 
     /// Takes a record of the changelog.
