@@ -25,6 +25,10 @@ use crate::serve::{Bound, Limits, Server, operations};
 
 /// A stop takes at most this long; over: the process ends as it is, and the next one finds everything in the log.
 const STOP_MAX: Duration = Duration::from_secs(25);
+/// Processes that start at once try so often to push their registry.
+const PUSH_TRIES_MAX: u32 = 5;
+/// Pause before the next try, times the number of tries.
+const PUSH_PAUSE: Duration = Duration::from_millis(200);
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 /// What the client library tells once a second is read this often.
 const TEND_EVERY: Duration = Duration::from_millis(500);
@@ -125,8 +129,7 @@ fn registries(config: &Config, registry: &Registry) -> Result<Registries, Failur
     let versions = versions(config)?;
     let active = versions.active().map(|version| version.hash.clone());
     if versions.get(&registry.version).is_none() {
-        push(config, registry, "start of reflex run", &format!("reflex run {}", config.instance))?;
-        tracing::info!(version = registry.version, "the registry of this process is pushed");
+        push_new(config, registry)?;
     } else if active.as_ref() != Some(&registry.version) {
         tracing::warn!(
             version = registry.version,
@@ -135,6 +138,28 @@ fn registries(config: &Config, registry: &Registry) -> Result<Registries, Failur
         );
     }
     Ok(Registries::in_band(config))
+}
+
+/// Pushes a version nobody has pushed. Processes that start at once do so at once, and take the right to from each other:
+/// whoever comes too late finds it there.
+fn push_new(config: &Config, registry: &Registry) -> Result<(), Failure> {
+    for tries in 1.. {
+        match push(config, registry, "start of reflex run", &format!("reflex run {}", config.instance)) {
+            Ok(_) => {
+                tracing::info!(version = registry.version, "the registry of this process is pushed");
+                return Ok(());
+            }
+            Err(EngineError::Outage(words)) if tries < PUSH_TRIES_MAX => {
+                tracing::warn!(words, "the registry of this process is not pushed yet");
+                thread::sleep(PUSH_PAUSE * tries);
+            }
+            Err(error) => return Err(error.into()),
+        }
+        if versions(config)?.get(&registry.version).is_some() {
+            break;
+        }
+    }
+    Ok(())
 }
 
 /// How long a worker may take: as the group sees it, and as long as the engine waits for a broker.
