@@ -25,6 +25,7 @@ mod kafka {
     mod faults;
     mod ops;
     mod ops_topics;
+    mod recreated;
     mod refusals;
     mod registry;
     mod stores;

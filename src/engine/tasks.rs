@@ -171,6 +171,11 @@ impl Tasks {
         self.by_id.values().flat_map(all).collect()
     }
 
+    /// Ids of the topics that offsets speak of, by name.
+    pub fn topic_ids(&self) -> BTreeMap<String, String> {
+        self.by_id.values().next().map(|task| task.progress.topic_ids.clone()).unwrap_or_default()
+    }
+
     /// Tasks that got their first registry since this was last asked: their records may be read now.
     pub fn take_activated(&mut self) -> Vec<TaskId> {
         std::mem::take(&mut self.activated)

@@ -23,9 +23,10 @@ pub fn judge(error: &KafkaError, config: &Config) -> Result<Verdict, EngineError
         Some(RDKafkaErrorCode::FencedInstanceId | RDKafkaErrorCode::Fenced) => Ok(Verdict::Fenced),
         Some(RDKafkaErrorCode::AutoOffsetReset | RDKafkaErrorCode::OffsetOutOfRange) => {
             Err(EngineError::OffsetLost(format!(
-                "group {} stands at an offset that an input no longer has ({}): events were removed before they were \
-                 read; set the group's offsets where it is to go on",
+                "group {} stands at an offset that an input ({}) no longer has ({}): events were removed before they \
+                 were read; set the group's offsets where it is to go on",
                 config.group,
+                config.topics.inputs().join(", "),
                 words(error)
             )))
         }

@@ -8,6 +8,7 @@ use rdkafka::error::KafkaError;
 
 use crate::engine::assignment::{resume, seek};
 use crate::engine::error::EngineError;
+use crate::engine::identity::{recreated, topic_ids};
 use crate::engine::failpoint;
 use crate::engine::membership::{outside, record};
 use crate::engine::place::{Input, Role, TaskId};
@@ -126,7 +127,16 @@ impl Worker {
 
     /// Acts on an error of a poll.
     pub(crate) fn judge(&mut self, error: &KafkaError) -> Result<(), EngineError> {
-        match judge(error, &self.config)? {
+        let verdict = judge(error, &self.config).map_err(|error| match error {
+            // Not only its records may be gone.
+            EngineError::OffsetLost(words) => {
+                let (now, _) = topic_ids(&self.config);
+                let known = self.tasks.topic_ids();
+                recreated(&now, &known, &self.config.group).unwrap_or(EngineError::OffsetLost(words))
+            }
+            other => other,
+        });
+        match verdict? {
             Verdict::Passing => Ok(()),
             Verdict::Lost => {
                 self.give_up();
