@@ -17,7 +17,9 @@ pub fn start(log: &Log) -> Result<(), Failure> {
     if !log.level.contains(['=', ',']) && !LEVELS.contains(&log.level.to_lowercase().as_str()) {
         return Err(problem(&format_args!("`{}` is none of {}", log.level, LEVELS.join(", "))));
     }
-    let filter = EnvFilter::try_new(&log.level).map_err(|error| problem(&error))?;
+    // What the libraries of local stores tell of their files is for who asks for it.
+    let level = format!("fjall=warn,lsm_tree=warn,sled=warn,{}", log.level);
+    let filter = EnvFilter::try_new(level).map_err(|error| problem(&error))?;
     let builder = fmt().with_writer(stderr).with_env_filter(filter).with_ansi(colours());
     match log.format {
         LogFormat::Text => builder.try_init(),
