@@ -58,7 +58,7 @@ fn a_topic_deleted_under_a_running_process_ends_it_with_its_name() {
     world.wait_for_decisions(4);
     delete_events(&world);
     world.apply();
-    let (code, log) = running.wait(Duration::from_secs(60));
+    let (code, log) = running.wait(Duration::from_mins(1));
     assert!(matches!(code, Some(69 | 78)), "{code:?} {log}");
     assert!(log.contains(&world.topics().events), "{log}");
     assert_eq!(world.read(&world.topics().overrides).len(), 1);

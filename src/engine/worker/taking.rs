@@ -8,8 +8,8 @@ use rdkafka::error::KafkaError;
 
 use crate::engine::assignment::{resume, seek};
 use crate::engine::error::EngineError;
-use crate::engine::identity::{recreated, topic_ids};
 use crate::engine::failpoint;
+use crate::engine::identity::{recreated, topic_ids};
 use crate::engine::membership::{outside, record};
 use crate::engine::place::{Input, Role, TaskId};
 use crate::engine::task::Taken;
