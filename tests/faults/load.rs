@@ -8,7 +8,7 @@ use std::time::Duration;
 use rdkafka::producer::{BaseRecord, Producer};
 use serde_json::{Value, json};
 
-use super::world::{SOON, World};
+use super::world::World;
 
 /// Every so many sessions one fails.
 const FAILING_EVERY: usize = 8;
@@ -21,6 +21,8 @@ const OPEN: usize = 40;
 const NODES: [&str; 4] = ["identify_order", "request_evidence", "evaluate_evidence", "check_eligibility"];
 const FAILING_NODE: usize = 2;
 const CHUNK: usize = 200;
+/// The broker may be away for a while.
+const DELIVERED_WITHIN: Duration = Duration::from_mins(3);
 
 /// Random numbers of a seed: the same seed injects the same faults at the same counts.
 #[derive(Clone, Debug)]
@@ -99,7 +101,7 @@ impl Load {
             self.sent.fetch_add(chunk.len(), Ordering::Relaxed);
             thread::sleep(self.pause);
         }
-        producer.flush(SOON).expect("delivered");
+        producer.flush(DELIVERED_WITHIN).expect("delivered");
     }
 }
 
