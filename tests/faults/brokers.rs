@@ -13,6 +13,9 @@ use crate::harness::{self, Broker, child};
 /// How long a worker may take to go on once the broker is back; what was measured is in the table.
 const BACK_MAX: Duration = Duration::from_secs(30);
 
+/// Longer than `limits.reaction_age_ms_max` and what the oracle grants on top.
+const AWAY: Duration = Duration::from_secs(80);
+
 /// SIGKILL to the broker, and a start with the same data.
 pub fn killed(run: &mut Run) {
     let broker = harness::broker();
@@ -42,6 +45,27 @@ pub fn killed(run: &mut Run) {
     });
     running.stop();
     rig.judge();
+}
+
+/// A broker is away for longer than an event may wait: what was decided before and not committed is not published late.
+pub fn away(run: &mut Run) {
+    let broker = harness::broker();
+    let world = World::on(broker.bootstrap(), "away");
+    world.apply();
+    let mut rig = Rig::of(world, run);
+    rig.load = Load::new(run.events(), run.sending() * 2);
+    let running = rig.during(|| {
+        let running = rig.start(0);
+        rig.wait_for_overrides(rig.load.failing.len() / 10);
+        run.inject();
+        broker.kill9();
+        thread::sleep(AWAY);
+        broker.restart();
+        run.fired();
+        running
+    });
+    running.stop();
+    rig.judge_late();
 }
 
 /// The answer to the end of a transaction is lost.

@@ -6,9 +6,10 @@ use std::thread;
 use std::time::Duration;
 
 use rdkafka::producer::{BaseRecord, Producer};
+use rdkafka::types::RDKafkaErrorCode;
 use serde_json::{Value, json};
 
-use super::world::{SOON, World};
+use super::world::World;
 
 /// Every so many sessions one fails.
 const FAILING_EVERY: usize = 8;
@@ -21,6 +22,9 @@ const OPEN: usize = 40;
 const NODES: [&str; 4] = ["identify_order", "request_evidence", "evaluate_evidence", "check_eligibility"];
 const FAILING_NODE: usize = 2;
 const CHUNK: usize = 200;
+const FULL_PAUSE: Duration = Duration::from_millis(20);
+/// The broker may be away for a while.
+const DELIVERED_WITHIN: Duration = Duration::from_mins(3);
 
 /// Random numbers of a seed: the same seed injects the same faults at the same counts.
 #[derive(Clone, Debug)]
@@ -93,13 +97,18 @@ impl Load {
         let topic = world.topics().events;
         for chunk in self.records.chunks(CHUNK) {
             for (key, value) in chunk {
-                let record = BaseRecord::to(&topic).key(key).payload(value);
-                producer.send(record).map_err(|(error, _)| error).expect("queued");
+                let mut record = BaseRecord::to(&topic).key(key).payload(value);
+                // Where the broker is away for long, the queue fills.
+                while let Err((error, back)) = producer.send(record) {
+                    assert_eq!(error.rdkafka_error_code(), Some(RDKafkaErrorCode::QueueFull), "{error}");
+                    record = back;
+                    thread::sleep(FULL_PAUSE);
+                }
             }
             self.sent.fetch_add(chunk.len(), Ordering::Relaxed);
             thread::sleep(self.pause);
         }
-        producer.flush(SOON).expect("delivered");
+        producer.flush(DELIVERED_WITHIN).expect("delivered");
     }
 }
 

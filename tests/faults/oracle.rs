@@ -33,6 +33,24 @@ pub fn judge(rig: &Rig) {
     assert_eq!(verified.status.code(), Some(0), "{}", text(&verified));
 }
 
+/// The same where some of what was sent came too late to act on.
+///
+/// # Panics
+/// With what does not hold.
+pub fn judge_late(rig: &Rig) {
+    let reader = Reader::committed(&rig.world);
+    every_transaction_has_ended(rig, &reader);
+    let topics = rig.world.topics();
+    let events = reader.read(&topics.events);
+    as_sent(rig, &events);
+    nothing_stale(rig, &reader.read(&topics.audit), &events);
+    let tape: Vec<Value> = topics.tapes().iter().flat_map(|tape| reader.read(tape)).map(|it| it.json()).collect();
+    incarnations(&tape);
+    every_input_once(rig, &reader, &tape);
+    let verified = rig.world.output(&["verify"]);
+    assert_eq!(verified.status.code(), Some(0), "{}", text(&verified));
+}
+
 /// First of all: else later looks see something else.
 fn every_transaction_has_ended(rig: &Rig, committed: &Reader) {
     let uncommitted = Reader::uncommitted(&rig.world);

@@ -164,6 +164,11 @@ impl Rig {
         }
     }
 
+    /// What must hold where some of what was sent came too late.
+    pub fn judge_late(&self) {
+        oracle::judge_late(self);
+    }
+
     /// Everything that must hold at the end.
     pub fn judge(&self) {
         oracle::judge(self);

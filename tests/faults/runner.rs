@@ -25,7 +25,7 @@ struct Case {
 type Inject = fn(&mut Run);
 
 /// Name, whether it is part of the smoke set, what to do.
-const CASES: [(&str, bool, Inject); 19] = [
+const CASES: [(&str, bool, Inject); 20] = [
     ("kill during_end_txn", true, kills::during_end_txn),
     ("kill mid_store_batch", true, kills::mid_store_batch),
     ("kill after_command", true, kills::after_command),
@@ -39,6 +39,7 @@ const CASES: [(&str, bool, Inject); 19] = [
     ("rolling restart", false, members::rolling),
     ("one of two killed", false, members::one_of_two),
     ("broker killed", true, brokers::killed),
+    ("broker away for 80 s", false, brokers::away),
     ("answer to a commit lost", true, brokers::answer_lost),
     ("commit lost", false, brokers::request_lost),
     ("commit 15 s late", false, brokers::request_late),
