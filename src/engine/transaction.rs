@@ -34,6 +34,8 @@ use crate::engine::producer::{Reports, Transactional, abort, connect, discard, m
 pub const ABORTS_MAX: usize = 10;
 /// Aborts after which a record that a broker does not take is looked for.
 pub const REFUSALS_MAX: usize = 3;
+/// How long one question for the committed offsets may take after an unknown outcome: nobody polls the group meanwhile.
+const SETTLE_TIMEOUT: Duration = Duration::from_secs(2);
 const DOING: &str = "committing a transaction";
 
 /// How a commit ended, where it did not fail for good.
@@ -58,8 +60,8 @@ pub struct Publisher {
     stop: Arc<AtomicBool>,
     producer: Option<Transactional>,
     fencings: Fencings,
-    /// The last outcome is not known yet: look at the committed offsets before anything else.
-    unsettled: bool,
+    /// Since when the last outcome is not known: look at the committed offsets before anything else.
+    unsettled: Option<Instant>,
     reports: Arc<Reports>,
 }
 
@@ -78,7 +80,7 @@ impl Publisher {
             stop: Arc::clone(stop),
             producer: Some(producer),
             fencings: Fencings::default(),
-            unsettled: false,
+            unsettled: None,
             reports,
         })
     }
@@ -96,7 +98,7 @@ impl Publisher {
             if native::generation(consumer).is_none() {
                 return Ok(Outcome::NotMember);
             }
-            if let Some(outcome) = self.settle(consumer, transaction, &patience)? {
+            if let Some(outcome) = self.settle(consumer, transaction)? {
                 return Ok(outcome);
             }
             let begun = Instant::now();
@@ -166,7 +168,7 @@ impl Publisher {
 
     /// Destroys the producer and takes the id over anew, which fences whatever the old one left on its way.
     fn rebuild(&mut self, seen: Seen, patience: &Patience, counters: &mut Counters) -> Result<(), EngineError> {
-        self.unsettled = true;
+        self.unsettled.get_or_insert_with(Instant::now);
         counters.rebuilt += 1;
         if seen.is_fencing() {
             thread::sleep(self.fencings.note(&self.config.worker_id(), Instant::now())?);
@@ -183,21 +185,20 @@ impl Publisher {
         &mut self,
         consumer: &BaseConsumer<Group>,
         transaction: &Transaction,
-        patience: &Patience,
     ) -> Result<Option<Outcome>, EngineError> {
-        if !self.unsettled {
-            return Ok(None);
-        }
-        let committed = loop {
-            // Somebody else's commits say nothing about ours.
-            if native::generation(consumer).is_none() {
+        const ASKING: &str = "reading committed offsets";
+        let Some(since) = self.unsettled else { return Ok(None) };
+        let wanted = partitions(transaction, self.config.topics.inputs());
+        let committed = match consumer.committed_offsets(wanted, SETTLE_TIMEOUT) {
+            Ok(committed) => committed,
+            // The group may have news, which only a poll brings: it is asked again after that.
+            Err(error) if since.elapsed() < self.config.outage_max => {
+                tracing::warn!(doing = ASKING, last = words(&error), "trying again");
                 return Ok(Some(Outcome::NotMember));
             }
-            match consumer.committed_offsets(partitions(transaction, self.config.topics.inputs()), CALL_TIMEOUT) {
-                Ok(committed) => break committed,
-                Err(error) => patience.pause("reading committed offsets", &words(&error))?,
-            }
+            Err(error) => return Err(EngineError::Outage(format!("{ASKING}: {}", words(&error)))),
         };
+        // Somebody else's commits say nothing about ours.
         if native::generation(consumer).is_none() {
             return Ok(Some(Outcome::NotMember));
         }
@@ -221,14 +222,14 @@ impl Publisher {
                 others && span.previous != Some(offset)
             })
         };
-        self.unsettled = false;
+        self.unsettled = None;
         if transaction.spans.is_empty() || all(|span| span.previous.map(|offset| (offset, false))) {
             Ok(None)
         } else if all(|span| Some((span.next, true))) {
             Ok(Some(Outcome::Committed))
         } else if transaction.spans.iter().any(is_of_others) {
             // The group has not told this process yet; it may own them again later.
-            self.unsettled = true;
+            self.unsettled = Some(since);
             Ok(Some(Outcome::NotMember))
         } else {
             Err(EngineError::Undecided(format!(
