@@ -13,8 +13,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI32, Ordering};
 use std::time::{Duration, Instant};
 
-use reflex::engine::store::check::{Found, State, find, millis};
-use reflex::engine::store::{Checkpoint, FORMAT, Kind, Settings, Store, Task, hex, open};
+use reflex::engine::state::store::check::{Found, State, find, millis};
+use reflex::engine::state::store::{Checkpoint, FORMAT, Kind, Settings, Store, Task, hex, open};
 use reflex::record::codec::json;
 use reflex::record::position::Position;
 use reflex::record::task::entry;

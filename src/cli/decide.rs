@@ -13,7 +13,7 @@ use crate::cli::settings::Resolved;
 use crate::cli::settings::model::Output;
 use crate::cli::table::clean;
 use crate::engine::Config;
-use crate::engine::orders::{Answer, Owner, Sent, send};
+use crate::engine::operator::orders::{Answer, Owner, Sent, send};
 use crate::record::command::{Command, Verb};
 
 /// Longest reason and author, in characters; over: refused.

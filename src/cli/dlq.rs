@@ -13,7 +13,7 @@ use crate::cli::failure::unwritable;
 use crate::cli::settings::Resolved;
 use crate::cli::settings::model::Output;
 use crate::cli::table::{Table, clean, write_values};
-use crate::engine::redrive::{Letter, letters, redrive};
+use crate::engine::operator::redrive::{Letter, letters, redrive};
 use crate::record::time::Timestamp;
 
 /// Most bytes of a value that are shown; the rest is counted.
@@ -257,7 +257,7 @@ fn report(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::engine::scan::Record;
+    use crate::engine::operator::scan::Record;
 
     fn letter(value: &[u8]) -> Letter {
         let headers = vec![(b"authorization".to_vec(), Some(b"hunter2".to_vec()))];

@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use crate::cli::exit::{Exit, Failure};
 use crate::cli::settings::model::Settings;
-use crate::engine::{Cluster, Config, store};
+use crate::engine::state::store;
+use crate::engine::{Cluster, Config};
 use crate::record::codec::Schemas;
 
 /// Brokers of the settings.

@@ -5,7 +5,7 @@ use std::io::Write;
 use crate::cli::decide::{Wait, Why, command, decide};
 use crate::cli::exit::{Exit, Failure};
 use crate::cli::settings::Resolved;
-use crate::engine::orders::Owner;
+use crate::engine::operator::orders::Owner;
 use crate::record::command::Verb;
 
 /// Arguments of both.

@@ -16,7 +16,7 @@ use crate::cli::failure::unwritable;
 use crate::cli::settings::Resolved;
 use crate::cli::settings::model::Output;
 use crate::engine::EngineError;
-use crate::engine::admin::Admin;
+use crate::engine::cluster::admin::Admin;
 use crate::engine::publish::Feed;
 use crate::record::codec::json::event_from_bytes;
 use crate::record::dead_letter::{Code, Rejection};

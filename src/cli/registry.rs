@@ -13,7 +13,7 @@ use crate::cli::settings::Resolved;
 use crate::cli::settings::model::Output;
 use crate::cli::table::{Table, clean, write_values};
 use crate::cli::{registry, validate};
-use crate::engine::registry_topic::{Pushed, Version, Versions, push, versions};
+use crate::engine::operator::registry_topic::{Pushed, Version, Versions, push, versions};
 use crate::registry::{Registry, diff};
 
 /// Shortest beginning of a version that is taken for it.

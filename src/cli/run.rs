@@ -14,12 +14,13 @@ use crate::cli::exit::{Exit, Failure};
 use crate::cli::settings::Resolved;
 use crate::cli::settings::model::Settings;
 use crate::cli::{logging, registry};
-use crate::engine::health::Bounds;
+use crate::engine::cluster::preflight;
 use crate::engine::home::Home;
-use crate::engine::registry_topic::{push, versions};
-use crate::engine::store::sweep::sweep;
-use crate::engine::watch::Monitor;
-use crate::engine::{Config, Counters, EngineError, Registries, preflight, run as run_engine};
+use crate::engine::operator::registry_topic::{push, versions};
+use crate::engine::shown::health::Bounds;
+use crate::engine::shown::watch::Monitor;
+use crate::engine::state::store::sweep::sweep;
+use crate::engine::{Config, Counters, EngineError, Registries, run as run_engine};
 use crate::registry::Registry;
 use crate::serve::{Bound, Limits, Server, operations};
 

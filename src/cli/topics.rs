@@ -12,11 +12,11 @@ use crate::cli::exit::{Exit, Failure};
 use crate::cli::failure::unwritable;
 use crate::cli::settings::Resolved;
 use crate::cli::settings::model::Output;
-use crate::engine::acls::needed;
-use crate::engine::admin::{Admin, TopicFacts};
-use crate::engine::findings::{Finding, judge_cluster};
-use crate::engine::preflight;
-use crate::engine::topics::{Change, TopicSpec, apply, command_line, compare, wait_until_there, wanted};
+use crate::engine::cluster::acls::needed;
+use crate::engine::cluster::admin::{Admin, TopicFacts};
+use crate::engine::cluster::findings::{Finding, judge_cluster};
+use crate::engine::cluster::preflight;
+use crate::engine::cluster::topics::{Change, TopicSpec, apply, command_line, compare, wait_until_there, wanted};
 
 /// Partitions of new topics where nothing else is said and the events topic does not exist.
 const PARTITIONS: usize = 8;

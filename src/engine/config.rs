@@ -5,8 +5,8 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::engine::store;
-use crate::engine::watch::Watch;
+use crate::engine::shown::watch::Watch;
+use crate::engine::state::store;
 use crate::record::codec::Schemas;
 use crate::record::topic::{
     COMMANDS, DEAD_LETTER_SUFFIX, EVENTS, FLEET, REGISTRY, SESSION_COMMANDS, STATE_FLEET, STATE_SESSION, TAPE_FLEET,

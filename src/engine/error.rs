@@ -4,8 +4,8 @@ use std::path::PathBuf;
 
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 
-use crate::engine::findings::Finding;
-use crate::engine::tape::CORE_VERSION;
+use crate::engine::cluster::findings::Finding;
+use crate::engine::task::tape::CORE_VERSION;
 
 /// Longest text of an error taken over from the client library, in characters; the rest is cut.
 pub const ERROR_CHARS_MAX: usize = 300;

@@ -16,7 +16,7 @@ pub use armed::{pass, transaction_timeout};
 /// A transaction that is not ended within this time is aborted by the broker.
 #[cfg(not(feature = "failpoints"))]
 pub fn transaction_timeout() -> std::time::Duration {
-    crate::engine::client::TRANSACTION_TIMEOUT
+    crate::engine::cluster::client::TRANSACTION_TIMEOUT
 }
 
 #[cfg(feature = "failpoints")]
@@ -31,7 +31,7 @@ mod armed {
 
     use rustix::process::{Signal, getpid, kill_process};
 
-    use crate::engine::client::TRANSACTION_TIMEOUT;
+    use crate::engine::cluster::client::TRANSACTION_TIMEOUT;
 
     /// So long the client's own threads go on before the signal: what was handed to them is on its way.
     const PAUSE: Duration = Duration::from_millis(20);

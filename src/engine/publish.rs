@@ -9,7 +9,7 @@ use rdkafka::config::RDKafkaLogLevel;
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use rdkafka::producer::{BaseRecord, DeliveryResult, Producer, ProducerContext, ThreadedProducer};
 
-use crate::engine::client::{Logs, create, publisher};
+use crate::engine::cluster::client::{Logs, create, publisher};
 use crate::engine::config::Cluster;
 use crate::engine::error::EngineError;
 

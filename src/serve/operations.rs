@@ -10,7 +10,7 @@ use axum::routing::get;
 use axum::{Json, Router};
 use serde_json::{Value, json};
 
-use crate::engine::watch::{Monitor, ProcessHealth};
+use crate::engine::shown::watch::{Monitor, ProcessHealth};
 use crate::serve::Served;
 use crate::serve::metrics::{CONTENT_TYPE, Metrics};
 

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use reflex::engine::Cluster;
-use reflex::engine::admin::Admin;
+use reflex::engine::cluster::admin::Admin;
 use serde_json::Value;
 
 use super::world::{SOON, World, text};

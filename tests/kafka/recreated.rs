@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use reflex::engine::Cluster;
-use reflex::engine::admin::Admin;
+use reflex::engine::cluster::admin::Admin;
 
 use super::world::{SOON, World, story, text};
 use crate::harness::child;

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use axum::Router;
 use axum::routing::get;
-use reflex::engine::health::Phase;
+use reflex::engine::shown::health::Phase;
 use reflex::serve::{Bound, Limits, ServeError};
 
 use super::client::{Answer, rest};

@@ -3,8 +3,8 @@
 use std::time::Instant;
 
 use reflex::engine::Counters;
-use reflex::engine::health::Phase;
-use reflex::engine::watch::{InputView, Snapshot, TaskView, wall};
+use reflex::engine::shown::health::Phase;
+use reflex::engine::shown::watch::{InputView, Snapshot, TaskView, wall};
 use reflex::record::dead_letter::Code;
 use reflex::serve::Limits;
 use reflex::session::Counts;

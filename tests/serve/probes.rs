@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use reflex::engine::health::Phase;
+use reflex::engine::shown::health::Phase;
 use reflex::serve::Limits;
 use serde_json::json;
 

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use axum::Router;
-use reflex::engine::health::Bounds;
-use reflex::engine::watch::Monitor;
+use reflex::engine::shown::health::Bounds;
+use reflex::engine::shown::watch::Monitor;
 use reflex::serve::{Bound, Limits, Server, operations};
 
 use super::client::{Answer, connect, get, say};

@@ -4,7 +4,7 @@ use std::fs::{self, File, OpenOptions};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
-use reflex::engine::store::Kind;
+use reflex::engine::state::store::Kind;
 
 use super::log::{KINDS, Log, SOON, begin, fill, keeper, mix};
 

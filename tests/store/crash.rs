@@ -5,7 +5,7 @@ use std::process::{Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use reflex::engine::store::Kind;
+use reflex::engine::state::store::Kind;
 
 use super::log::{KINDS, Log, SOON, begin, keeper, mix, task};
 use crate::harness::child::{self, Process};
@@ -32,7 +32,7 @@ fn writes_until_it_is_killed() {
     for step in 0.. {
         state = LOG.over(state, next, next + 200);
         next += 200;
-        let mark = reflex::engine::store::keeper::Mark { changelog_next: next, state_hash: state.sum };
+        let mark = reflex::engine::state::store::keeper::Mark { changelog_next: next, state_hash: state.sum };
         keeper.committed(&task(0), mark);
         // Closing makes a round at once.
         let at = Instant::now();

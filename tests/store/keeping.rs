@@ -5,10 +5,10 @@ use std::fs;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use reflex::engine::store::check::{LOCK_PATIENCE, millis};
-use reflex::engine::store::follow::{Source, Take, Wanted};
-use reflex::engine::store::keeper::{Keeper, ROUND_BYTES_MAX};
-use reflex::engine::store::{Kind, Settings, Store, Task, open};
+use reflex::engine::state::store::check::{LOCK_PATIENCE, millis};
+use reflex::engine::state::store::follow::{Source, Take, Wanted};
+use reflex::engine::state::store::keeper::{Keeper, ROUND_BYTES_MAX};
+use reflex::engine::state::store::{Kind, Settings, Store, Task, open};
 
 use super::log::{KINDS, Log, Map, SOON, begin, fill, keeper, task};
 
@@ -46,7 +46,7 @@ fn a_lock_held_for_a_moment_is_waited_for_and_one_held_longer_is_no_damage() {
 fn a_store_that_is_too_old_or_of_another_topic_is_set_aside() {
     for kind in KINDS {
         let folder = tempfile::tempdir().expect("a folder");
-        let change = |change: &dyn Fn(&mut reflex::engine::store::Checkpoint)| {
+        let change = |change: &dyn Fn(&mut reflex::engine::state::store::Checkpoint)| {
             fill(kind, folder.path(), LOG, 0);
             let mut store = opened(kind, folder.path());
             let mut checkpoint = store.checkpoint().expect("read").expect("there");

@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
 
-use reflex::engine::store::check::State;
-use reflex::engine::store::follow::{Source, Take, Wanted};
-use reflex::engine::store::keeper::{Keeper, Loaded, Mark};
-use reflex::engine::store::{Kind, Settings, Task};
+use reflex::engine::state::store::check::State;
+use reflex::engine::state::store::follow::{Source, Take, Wanted};
+use reflex::engine::state::store::keeper::{Keeper, Loaded, Mark};
+use reflex::engine::state::store::{Kind, Settings, Task};
 use reflex::record::task::entry;
 
 /// Both kinds of store on disk.

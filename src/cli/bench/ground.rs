@@ -8,11 +8,11 @@ use rdkafka::{Offset, TopicPartitionList};
 
 use crate::cli::bench::fleet::{Fleet, Plan, Step};
 use crate::cli::exit::{Exit, Failure};
-use crate::engine::admin::{Admin, TopicFacts};
-use crate::engine::client::{self, Logs};
+use crate::engine::cluster::admin::{Admin, TopicFacts};
+use crate::engine::cluster::client::{self, Logs};
+use crate::engine::cluster::topics::{TopicSpec, apply, compare, wait_until_there, wanted};
 use crate::engine::config::dead_letters_of;
 use crate::engine::publish::Feed;
-use crate::engine::topics::{TopicSpec, apply, compare, wait_until_there, wanted};
 use crate::engine::{Cluster, EngineError, TopicNames};
 use crate::record::time::Timestamp;
 

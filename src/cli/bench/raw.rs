@@ -6,7 +6,7 @@ use rdkafka::consumer::{BaseConsumer, Consumer};
 use rdkafka::{Message, Offset, TopicPartitionList};
 
 use crate::cli::bench::drive::Mark;
-use crate::engine::client::{self, Logs};
+use crate::engine::cluster::client::{self, Logs};
 use crate::engine::{Config, EngineError, Inbox};
 
 const DOING: &str = "reading events";

@@ -8,7 +8,7 @@ use rdkafka::error::KafkaError;
 use rdkafka::{Message, Offset, TopicPartitionList};
 use serde::Deserialize;
 
-use crate::engine::client::{self, Logs};
+use crate::engine::cluster::client::{self, Logs};
 use crate::engine::{Cluster, EngineError};
 
 const DOING: &str = "reading overrides";

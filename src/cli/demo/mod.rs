@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use crate::cli::exit::{Exit, Failure};
 use crate::cli::failure::unwritable;
-use crate::engine::embedded::EmbeddedBroker;
+use crate::engine::cluster::embedded::EmbeddedBroker;
 use crate::engine::{self, Cluster, Config, Counters, EngineError, Progress, Registries, TopicNames};
 use crate::registry::{Registry, SourceFile, load_and_lint};
 use runtime::Runtime;

@@ -12,7 +12,7 @@ use rdkafka::{Offset, TopicPartitionList};
 use serde_json::Value;
 
 use crate::cli::demo::session::{APP_VERSION, GRAPH, GRAPH_VERSION, Phase, Sample, Under};
-use crate::engine::client::{self, Logs};
+use crate::engine::cluster::client::{self, Logs};
 use crate::engine::{Cluster, EngineError, TopicNames};
 use crate::record::intervention::InterventionStatus;
 use crate::record::time::Timestamp;

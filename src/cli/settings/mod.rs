@@ -11,7 +11,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 
 use crate::cli::exit::{Exit, Failure};
-use crate::engine::client::pinned;
+use crate::engine::cluster::client::pinned;
 use crate::engine::home::is_name;
 use model::Settings;
 use secret::is_secret;

@@ -5,7 +5,7 @@ use std::fmt;
 
 use serde::{Deserialize, Deserializer, Serialize};
 
-use crate::engine::store::Kind;
+use crate::engine::state::store::Kind;
 use crate::engine::{Encoding, TopicNames};
 
 /// How results are written.

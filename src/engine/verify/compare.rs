@@ -1,9 +1,9 @@
 //! What was decided again against what the tape says, in the words of a person who has to look into it.
 
-use crate::engine::batch::{Publication, Transaction};
 use crate::engine::error::EngineError;
-use crate::engine::place::TaskId;
-use crate::engine::tape::{TapeRecord, digest_of_output};
+use crate::engine::task::batch::{Publication, Transaction};
+use crate::engine::task::place::TaskId;
+use crate::engine::task::tape::{TapeRecord, digest_of_output};
 use crate::engine::verify::Difference;
 
 /// Longest key shown, in characters.

@@ -11,12 +11,12 @@ mod source;
 use std::collections::BTreeMap;
 use std::fmt;
 
-use crate::engine::admin::Admin;
-use crate::engine::catalogue::Registries;
+use crate::engine::cluster::admin::Admin;
 use crate::engine::config::Config;
 use crate::engine::error::EngineError;
-use crate::engine::place::{StageName, TaskId};
-use crate::engine::tape::{CORE_VERSION, TapeRecord};
+use crate::engine::task::catalogue::Registries;
+use crate::engine::task::place::{StageName, TaskId};
+use crate::engine::task::tape::{CORE_VERSION, TapeRecord};
 use crate::engine::verify::replay::Replay;
 use crate::engine::verify::source::Source;
 use crate::record::time::Timestamp;
@@ -181,7 +181,7 @@ type Entries = BTreeMap<Vec<u8>, Vec<u8>>;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::engine::tape::Step;
+    use crate::engine::task::tape::Step;
 
     fn record(seq: u64, second: i64, state_hash: bool) -> TapeRecord {
         let step = Step { now: Timestamp::from_millis(second * 1000), runs: Vec::new(), skipped: Vec::new() };

@@ -6,11 +6,11 @@ use rdkafka::consumer::{BaseConsumer, Consumer};
 use rdkafka::message::BorrowedMessage;
 use rdkafka::{Message, Offset, TopicPartitionList};
 
-use crate::engine::client::{Logs, create, ends, reader};
+use crate::engine::cluster::client::{Logs, create, ends, reader};
 use crate::engine::config::Config;
 use crate::engine::error::{EngineError, words};
-use crate::engine::place::{Input, TaskId};
-use crate::engine::tape::TapeRecord;
+use crate::engine::task::place::{Input, TaskId};
+use crate::engine::task::tape::TapeRecord;
 use crate::engine::verify::Entries;
 use crate::record::audit::Audit;
 

@@ -2,12 +2,12 @@
 
 use std::time::Instant;
 
-use crate::engine::batch::Transaction;
+use crate::engine::commit::pace::Pace;
+use crate::engine::commit::transaction::Outcome;
 use crate::engine::error::EngineError;
 use crate::engine::failpoint;
-use crate::engine::pace::Pace;
-use crate::engine::place::TaskId;
-use crate::engine::transaction::Outcome;
+use crate::engine::task::batch::Transaction;
+use crate::engine::task::place::TaskId;
 use crate::engine::worker::{NOT_MEMBER_PAUSE, OnProgress, Progress, Worker};
 
 impl Worker {

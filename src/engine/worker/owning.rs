@@ -5,13 +5,13 @@ use std::time::Instant;
 
 use rdkafka::consumer::Consumer;
 
-use crate::engine::assignment::{Rebalance, assign, resume, seek};
-use crate::engine::changelog::Restoring;
+use crate::engine::commit::transaction::Outcome;
 use crate::engine::error::EngineError;
 use crate::engine::failpoint;
-use crate::engine::health::Phase;
-use crate::engine::membership::{join, leave};
-use crate::engine::transaction::Outcome;
+use crate::engine::group::assignment::{Rebalance, assign, resume, seek};
+use crate::engine::group::membership::{join, leave};
+use crate::engine::shown::health::Phase;
+use crate::engine::state::changelog::Restoring;
 use crate::engine::worker::{OnProgress, Progress, Worker};
 
 impl Worker {

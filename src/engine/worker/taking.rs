@@ -6,14 +6,14 @@ use std::time::{Duration, Instant};
 use rdkafka::consumer::Consumer;
 use rdkafka::error::KafkaError;
 
-use crate::engine::assignment::{resume, seek};
+use crate::engine::cluster::identity::{recreated, topic_ids};
 use crate::engine::error::EngineError;
 use crate::engine::failpoint;
-use crate::engine::identity::{recreated, topic_ids};
-use crate::engine::membership::{outside, record};
-use crate::engine::place::{Input, Role, TaskId};
+use crate::engine::group::assignment::{resume, seek};
+use crate::engine::group::membership::{outside, record};
+use crate::engine::group::verdict::{Verdict, judge};
 use crate::engine::task::Taken;
-use crate::engine::verdict::{Verdict, judge};
+use crate::engine::task::place::{Input, Role, TaskId};
 use crate::engine::worker::{Held, POLL_MAX, Worker};
 use crate::record::time::Timestamp;
 

@@ -6,7 +6,7 @@ use prometheus_client::encoding::{DescriptorEncoder, MetricEncoder, NoLabelSet};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::registry::Unit;
 
-use crate::engine::counters::Durations;
+use crate::engine::shown::counters::Durations;
 
 /// The first bound of a histogram: half a millisecond.
 const OCTAVE_FIRST: usize = 8;

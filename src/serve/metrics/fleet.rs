@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::engine::watch::Snapshot;
+use crate::engine::shown::watch::Snapshot;
 use crate::fleet::Counts;
 use crate::serve::metrics::family::{Family, Labels};
 

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use crate::engine::health::Health;
-use crate::engine::lag::{Lag, seconds};
-use crate::engine::watch::{ProcessHealth, Snapshot};
+use crate::engine::shown::health::Health;
+use crate::engine::shown::lag::{Lag, seconds};
+use crate::engine::shown::watch::{ProcessHealth, Snapshot};
 use crate::record::time::Timestamp;
 use crate::serve::metrics::family::{Family, Labels, float};
 

@@ -18,7 +18,7 @@ use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, text};
 use prometheus_client::registry::Registry;
 
-use crate::engine::watch::{Monitor, wall};
+use crate::engine::shown::watch::{Monitor, wall};
 use crate::serve::Served;
 use crate::serve::metrics::family::Family;
 

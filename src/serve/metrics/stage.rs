@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::engine::watch::{Snapshot, TaskView};
+use crate::engine::shown::watch::{Snapshot, TaskView};
 use crate::record::dead_letter::Code;
 use crate::serve::metrics::family::{Family, Labels};
 use crate::session::Counts;

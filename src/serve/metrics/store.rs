@@ -1,6 +1,6 @@
 //! What the keepers of local stores count. Sums over the workers of the process.
 
-use crate::engine::store::keeper::StoreCounts;
+use crate::engine::state::store::keeper::StoreCounts;
 use crate::serve::metrics::family::{Family, Labels};
 
 /// Counts of all keepers together; all 0 where there are no local stores.

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::engine::Counters;
-use crate::engine::counters::Durations;
-use crate::engine::watch::Snapshot;
+use crate::engine::shown::counters::Durations;
+use crate::engine::shown::watch::Snapshot;
 use crate::serve::metrics::family::{Family, Labels};
 
 /// Counters of all workers together.
