@@ -55,7 +55,8 @@ impl Why {
     /// Exit 64 where one is empty, too long, or holds control characters.
     pub fn checked(&self) -> Result<(String, String), Failure> {
         let user = || ["USER", "LOGNAME"].into_iter().find_map(|name| std::env::var(name).ok());
-        let author = self.author.clone().or_else(user).unwrap_or_default();
+        let nobody = || format!("uid {}", rustix::process::getuid().as_raw());
+        let author = self.author.clone().or_else(user).unwrap_or_else(nobody);
         let check = |flag: &str, text: &str, chars_max: usize| {
             let text = text.trim();
             let problem = if text.is_empty() {

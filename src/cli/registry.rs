@@ -109,13 +109,13 @@ fn json(registry: &Registry) -> Result<Value, Failure> {
 fn activate(registry: &Registry, why: &Why, resolved: &Resolved, out: &mut dyn Write) -> Result<Exit, Failure> {
     let (reason, author) = why.checked()?;
     let version = &registry.version;
-    let (words, tasks) = match push(&operator(resolved)?, registry, &reason, &author)? {
-        Pushed::Active => ("active already, nothing was written", 0),
-        Pushed::Activated(sent) => ("activated; each task decides by it from its next record on", sent.tasks()),
+    let (words, activated, tasks) = match push(&operator(resolved)?, registry, &reason, &author)? {
+        Pushed::Again(sent) => ("active already; sent again for tasks that never had it", false, sent.tasks()),
+        Pushed::Activated(sent) => ("activated; each task decides by it from its next record on", true, sent.tasks()),
     };
     let written = match resolved.settings.output {
         Output::Table => writeln!(out, "registry {version}: {words}"),
-        _ => writeln!(out, "{}", json!({ "version": version, "activated": tasks > 0, "tasks": tasks })),
+        _ => writeln!(out, "{}", json!({ "version": version, "activated": activated, "tasks": tasks })),
     };
     written.map_err(unwritable)?;
     Ok(Exit::Done)

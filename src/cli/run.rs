@@ -17,6 +17,7 @@ use crate::cli::{logging, registry};
 use crate::engine::cluster::preflight;
 use crate::engine::home::Home;
 use crate::engine::operator::registry_topic::{push, versions};
+use crate::engine::operator::scan;
 use crate::engine::shown::health::Bounds;
 use crate::engine::shown::watch::Monitor;
 use crate::engine::state::store::sweep::sweep;
@@ -129,9 +130,10 @@ fn registries(config: &Config, registry: &Registry) -> Result<Registries, Failur
     preflight::check(config)?;
     let versions = versions(config)?;
     let active = versions.active().map(|version| version.hash.clone());
-    if versions.get(&registry.version).is_none() {
+    let is_active = active.as_ref() == Some(&registry.version);
+    if versions.get(&registry.version).is_none() || is_active && lacks_activations(config)? {
         push_new(config, registry)?;
-    } else if active.as_ref() != Some(&registry.version) {
+    } else if !is_active {
         tracing::warn!(
             version = registry.version,
             active,
@@ -139,6 +141,16 @@ fn registries(config: &Config, registry: &Registry) -> Result<Registries, Failur
         );
     }
     Ok(Registries::in_band(config))
+}
+
+/// Whether a partition of commands holds none: one that was added later, whose tasks would wait for a registry for ever.
+fn lacks_activations(config: &Config) -> Result<bool, Failure> {
+    for topic in [&config.topics.session_commands, &config.topics.commands] {
+        if scan::bounds(config, topic)?.values().any(|(first, end)| first >= end) {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
 
 /// Pushes a version nobody has pushed. Processes that start at once do so at once, and take the right to from each other:

@@ -153,3 +153,34 @@ fn marks_of_tasks_without_a_store_are_nothing() {
     let tasks: BTreeMap<Task, Map> = BTreeMap::from([(task(7), Map::default())]);
     assert!(tasks.keys().all(|task| !task.folder(folder.path()).exists()));
 }
+
+#[test]
+#[cfg(unix)]
+fn nothing_behind_a_link_is_touched_and_only_stores_are_removed() {
+    for kind in KINDS {
+        let (folder, elsewhere) = (tempfile::tempdir().expect("a folder"), tempfile::tempdir().expect("another"));
+        fs::create_dir(elsewhere.path().join("precious")).expect("made");
+        fs::write(elsewhere.path().join("precious/file"), "kept").expect("written");
+        let place = task(0).folder(folder.path());
+        fs::create_dir_all(place.parent().expect("a stage")).expect("made");
+        std::os::unix::fs::symlink(elsewhere.path(), &place).expect("linked");
+        let first = keeper(kind, folder.path(), LOG);
+        assert_eq!(begin(&first, LOG, 0), (LOG.state(LOG.end), false), "{kind:?}");
+        assert!(first.close(None, SOON));
+        let there: Vec<_> =
+            fs::read_dir(elsewhere.path()).expect("read").flatten().map(|entry| entry.file_name()).collect();
+        assert_eq!(there, ["precious"], "{kind:?}");
+
+        // A file and a folder that are no store stay; what was set aside and stores of another kind go.
+        fs::remove_file(&place).expect("unlinked");
+        for name in ["notes", "fjall.aside-1", "sled.aside-2", "sled", "fjall"] {
+            fs::create_dir_all(place.join(name)).expect("made");
+        }
+        fs::write(place.join("readme"), "kept").expect("written");
+        let second = keeper(kind, folder.path(), LOG);
+        let _ = begin(&second, LOG, 0);
+        assert!(second.close(None, SOON));
+        assert!(place.join("notes").exists() && place.join("readme").exists(), "{kind:?}");
+        assert!(!place.join("fjall.aside-1").exists() && !place.join("sled.aside-2").exists(), "{kind:?}");
+    }
+}

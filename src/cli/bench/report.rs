@@ -229,7 +229,8 @@ impl Steady<'_> {
     /// Whether every failing session was overridden, once.
     #[must_use]
     pub fn is_good(&self) -> bool {
-        self.overrides().is_good() && self.proof.as_ref().is_none_or(Proof::is_good)
+        let something = !self.latency.times.is_empty();
+        something && self.overrides().is_good() && self.proof.as_ref().is_none_or(Proof::is_good)
     }
 
     fn percentile(&self, percent: usize) -> f64 {
@@ -245,6 +246,12 @@ impl Steady<'_> {
         writeln!(out, "commits     p50 {:.1} ms, p99 {:.1} ms", ms(self.commits.0), ms(self.commits.1))?;
         if let Some(proof) = &self.proof {
             writeln!(out, "tape        {}", proof.line())?;
+        }
+        if measured == 0 {
+            return writeln!(
+                out,
+                "latency     nothing was measured, no session failed in time: raise --latency, --seconds or --failing-percentage"
+            );
         }
         writeln!(
             out,

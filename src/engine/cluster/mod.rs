@@ -14,6 +14,6 @@ pub mod admin;
 pub mod client;
 pub mod embedded;
 pub mod findings;
-pub mod identity;
+pub(crate) mod identity;
 pub mod preflight;
 pub mod topics;

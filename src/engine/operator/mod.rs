@@ -6,8 +6,8 @@
 //! - [`redrive`]: dead letters sent again.
 //! - [`registry_topic`]: registry versions: read, pushed, activated.
 
-pub mod once;
+pub(crate) mod once;
 pub mod orders;
 pub mod redrive;
 pub mod registry_topic;
-pub mod scan;
+pub(crate) mod scan;

@@ -133,8 +133,9 @@ pub fn versions(config: &Config) -> Result<Versions, EngineError> {
 
 /// What a push did.
 pub enum Pushed {
-    /// The version is active already: nothing was written.
-    Active,
+    /// The version is active already. The command that activated it was sent again, for tasks that never had it: those of
+    /// partitions that were added later. Those that had it do nothing.
+    Again(Sent),
     /// It was written, and a command that activates it sent to every task.
     Activated(Sent),
 }
@@ -150,9 +151,9 @@ pub fn push(config: &Config, registry: &Registry, reason: &str, author: &str) ->
     let once = Once::take(config, &push_id(&config.group))?;
     // Nobody else writes from here on: what is active now is what this version follows.
     let versions = versions(config)?;
-    if versions.active().is_some_and(|active| active.hash == registry.version) {
-        once.give_up();
-        return Ok(Pushed::Active);
+    if let Some(active) = versions.active().filter(|active| active.hash == registry.version) {
+        let sent = again(config, once, active, reason, author)?;
+        return Ok(Pushed::Again(sent));
     }
     let json = registry.canonical_json();
     if json.len() + 4096 > MESSAGE_BYTES_MAX {
@@ -179,6 +180,15 @@ pub fn push(config: &Config, registry: &Registry, reason: &str, author: &str) ->
     let sent = Sent::before(config, &command, &Owner::Everybody)?;
     once.write(&publications)?;
     Ok(Pushed::Activated(sent))
+}
+
+/// Sends the command that activated a version to every task once more.
+fn again(config: &Config, once: Once, active: &Version, reason: &str, author: &str) -> Result<Sent, EngineError> {
+    let command = activation(&active.hash, None, reason, author);
+    let command = Command { command_id: active.command_id.clone().unwrap_or(command.command_id), ..command };
+    let sent = Sent::before(config, &command, &Owner::Everybody)?;
+    once.write(&to_everybody(config, &command, COMMAND_KEY)?)?;
+    Ok(sent)
 }
 
 /// The command that makes `hash` follow the active version. The same for the same two: a push that is repeated because

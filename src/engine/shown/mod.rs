@@ -9,5 +9,5 @@
 pub mod counters;
 pub mod health;
 pub mod lag;
-pub mod telemetry;
+pub(crate) mod telemetry;
 pub mod watch;

@@ -5,7 +5,7 @@
 //! - [`restore`]: entries to a task.
 //! - [`store`]: local stores.
 
-pub mod changelog;
-pub mod part;
-pub mod restore;
+pub(crate) mod changelog;
+pub(crate) mod part;
+pub(crate) mod restore;
 pub mod store;

@@ -2,11 +2,19 @@
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
+use rdkafka::consumer::{BaseConsumer, Consumer};
+use rdkafka::error::KafkaError;
+
+use crate::engine::cluster::client::{Logs, create, ends};
 use crate::engine::config::Config;
 use crate::engine::error::EngineError;
 use crate::engine::operator::registry_topic;
 use crate::registry::Registry;
+
+/// How long the question for the end of the topic may take.
+const ASK_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Where the tasks of a process have their registry from.
 #[derive(Clone)]
@@ -64,15 +72,63 @@ impl Registries {
 #[derive(Clone)]
 pub struct Catalogue {
     config: Arc<Config>,
-    known: Arc<Mutex<BTreeMap<String, Arc<Registry>>>>,
+    known: Arc<Mutex<Known>>,
+}
+
+#[derive(Default)]
+struct Known {
+    versions: BTreeMap<String, Arc<Registry>>,
+    /// Where the topic ended when it was last read: nothing is new before it ends elsewhere.
+    end: Option<i64>,
+    asking: Option<BaseConsumer<Logs>>,
 }
 
 impl Catalogue {
     fn get(&self, version: &str) -> Result<Option<Arc<Registry>>, EngineError> {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        if !known.contains_key(version) {
-            *known = registry_topic::read(&self.config)?;
+        if let Some(registry) = known.versions.get(version) {
+            return Ok(Some(Arc::clone(registry)));
         }
-        Ok(known.get(version).cloned())
+        if !is_version(version) {
+            return Ok(None);
+        }
+        let end = self.end(&mut known)?;
+        if known.end != Some(end) {
+            known.versions.extend(registry_topic::read(&self.config)?);
+            known.end = Some(end);
+        }
+        Ok(known.versions.get(version).cloned())
+    }
+
+    /// Where the topic ends.
+    fn end(&self, known: &mut Known) -> Result<i64, EngineError> {
+        if known.asking.is_none() {
+            known.asking = Some(create(&ends(&self.config), Logs)?);
+        }
+        let failed = |error: &KafkaError| EngineError::kafka("reading the registry topic", error);
+        match known.asking.as_ref().map(|asking| asking.fetch_watermarks(&self.config.topics.registry, 0, ASK_TIMEOUT))
+        {
+            Some(Ok((_, end))) => Ok(end),
+            Some(Err(error)) => Err(failed(&error)),
+            None => Ok(0),
+        }
+    }
+}
+
+/// Whether a text may be a version at all: 32 small hex digits.
+fn is_version(text: &str) -> bool {
+    text.len() == 32 && text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_no_hash_is_no_version() {
+        assert!(is_version(&"0a".repeat(16)));
+        for other in ["", "0a", &"0A".repeat(16), &"0g".repeat(16), &"0a".repeat(17)] {
+            assert!(!is_version(other), "{other}");
+        }
     }
 }

@@ -68,6 +68,15 @@ pub struct Shared {
     pub writer: String,
 }
 
+/// What is known of a record before it is taken: from the log it was refused in before, or from the tape.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Ruling {
+    /// Its effects cannot be published: it becomes a dead letter.
+    pub is_unpublishable: bool,
+    /// It activates a version that there was not.
+    pub is_version_unknown: bool,
+}
+
 /// How taking a record ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Taken {
@@ -134,12 +143,11 @@ impl Task {
         self.batch.next[role.slot()].or(self.committed[role.slot()])
     }
 
-    /// Takes one record: its effects, or its dead letter, go into the batch with its offset. `refuse`: its effects could
-    /// not be published before.
+    /// Takes one record: its effects, or its dead letter, go into the batch with its offset.
     pub fn take(
         &mut self,
         record: Record<'_>,
-        refuse: bool,
+        ruling: Ruling,
         wall: Timestamp,
         now: Instant,
         shared: &Shared,
@@ -157,13 +165,13 @@ impl Task {
             partition: record.input.partition,
             offset: record.offset,
         };
-        let taken = if refuse {
+        let taken = if ruling.is_unpublishable {
             Err(Rejection::new(Code::Unpublishable, "what it leads to is larger than a topic takes"))
         } else {
-            self.step(record, position, wall, shared, registries)?
+            self.step(record, position, wall, ruling, shared, registries)?
         };
         let Err(rejection) = taken.and_then(|()| self.publish(&shared.outlets)) else { return Ok(Taken::Yes) };
-        if rejection.code == Code::Unpublishable && !refuse {
+        if rejection.code == Code::Unpublishable && !ruling.is_unpublishable {
             return Ok(Taken::Unpublishable);
         }
         let (topic, bytes_max) = shared.outlets.dead_letters(record.input.topic);
@@ -188,6 +196,7 @@ impl Task {
         record: Record<'_>,
         position: Position<'_>,
         wall: Timestamp,
+        ruling: Ruling,
         shared: &Shared,
         registries: &Registries,
     ) -> Result<Result<(), Rejection>, EngineError> {
@@ -200,11 +209,17 @@ impl Task {
             Err(rejection) => return Ok(Err(rejection)),
         };
         if command.verb == Verb::Activate {
-            let registry = registries.get(&command.target)?;
+            let registry = if ruling.is_version_unknown { None } else { registries.get(&command.target)? };
+            if registry.is_none() {
+                self.batch.recorder.unknown_version(record.offset);
+            }
             self.core.activation(record.at, position, &command, registry.as_ref(), &mut self.effects);
             self.limits = decode_limits(&self.core.registry().limits);
         } else {
             self.core.command(record.at, position, &command, &mut self.effects);
+            if matches!(command.verb, Verb::Freeze | Verb::Unfreeze) {
+                tracing::warn!(task = %self.id, verb = command.verb.as_str(), author = command.author, "automation");
+            }
         }
         Ok(Ok(()))
     }

@@ -62,6 +62,17 @@ pub struct Step {
     /// Those of them that became dead letters.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub skipped: Vec<Skipped>,
+    /// Offsets of activations whose version there was not: later there may be one.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub unknown_versions: Vec<i64>,
+}
+
+impl Step {
+    /// A step that nothing was taken in yet.
+    #[must_use]
+    pub fn at(now: Timestamp) -> Self {
+        Self { now, runs: Vec::new(), skipped: Vec::new(), unknown_versions: Vec::new() }
+    }
 }
 
 /// Consecutive records of one input.
@@ -103,7 +114,7 @@ impl Recorder {
         let step = match self.steps.last_mut() {
             Some(step) if step.now == now && !step.runs.is_empty() => step,
             _ => {
-                self.steps.push(Step { now, runs: Vec::new(), skipped: Vec::new() });
+                self.steps.push(Step::at(now));
                 let last = self.steps.len() - 1;
                 &mut self.steps[last]
             }
@@ -124,9 +135,16 @@ impl Recorder {
         }
     }
 
+    /// The input that was taken last activates a version that there is not.
+    pub fn unknown_version(&mut self, offset: i64) {
+        if let Some(step) = self.steps.last_mut() {
+            step.unknown_versions.push(offset);
+        }
+    }
+
     /// A tick brought this time.
     pub fn ticked(&mut self, now: Timestamp) {
-        self.steps.push(Step { now, runs: Vec::new(), skipped: Vec::new() });
+        self.steps.push(Step::at(now));
     }
 
     /// What was taken since the last call: steps, number of inputs, hash over them.

@@ -15,7 +15,7 @@ use crate::engine::task::catalogue::Registries;
 use crate::engine::task::encode::Outlets;
 use crate::engine::task::intake::Intake;
 use crate::engine::task::place::{Input, Role, TaskId};
-use crate::engine::task::{Record, Shared, Taken, Task};
+use crate::engine::task::{Record, Ruling, Shared, Taken, Task};
 use crate::fleet;
 use crate::record::time::Timestamp;
 use crate::session::Counts;
@@ -193,7 +193,8 @@ impl Tasks {
         let Some(task) = self.by_id.get_mut(&record.input.task()) else { return Ok(Taken::Yes) };
         let refuse = !self.refused.is_empty() && self.refused.contains(&(record.input, record.offset));
         let (before, was_active) = (task.batch.publications.len(), task.is_active());
-        let taken = task.take(record, refuse, wall, now, &self.shared, &self.registries)?;
+        let ruling = Ruling { is_unpublishable: refuse, ..Ruling::default() };
+        let taken = task.take(record, ruling, wall, now, &self.shared, &self.registries)?;
         if !was_active && task.is_active() {
             self.activated.push(task.id);
         }

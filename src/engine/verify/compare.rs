@@ -48,7 +48,14 @@ fn inputs(task: TaskId, tape: &TapeRecord, decided: &TapeRecord) -> Option<Strin
     let (was, is) = (skipped(tape), skipped(decided));
     if was != is {
         let first = was.iter().find(|one| !is.contains(one)).or_else(|| is.iter().find(|one| !was.contains(one)));
-        return Some(format!("dead letters differ: {first:?}"));
+        let words = first.map_or_else(String::new, |one| {
+            let side = if was.contains(one) { "on the tape only" } else { "decided again only" };
+            format!("{} at offset {} of its {:?}, {side}", one.code, one.offset, one.input).to_lowercase()
+        });
+        return Some(format!(
+            "dead letters differ: {words}; were input.tenant or avro.schema_ids others then? verify with those, or --from \
+             a later transaction"
+        ));
     }
     (tape.inputs != decided.inputs || tape.input_digest != decided.input_digest)
         .then(|| format!("{} inputs were consumed, {} are there", tape.inputs, decided.inputs))

@@ -117,7 +117,9 @@ fn tasks(config: &Config, request: &Request) -> Result<Vec<TaskId>, EngineError>
 
 fn one(config: &Config, registries: &Registries, request: &Request, task: TaskId) -> Result<Verified, EngineError> {
     let source = Source::new(config, task);
-    let (tape, gap) = span(source.tape()?, request);
+    let whole = source.tape()?;
+    let records = whole.len();
+    let (tape, gap) = span(whole, request);
     let mut verified = Verified {
         task: task.to_string(),
         span: tape.first().zip(tape.last()).map(|(first, last)| (first.seq, last.seq)),
@@ -126,7 +128,13 @@ fn one(config: &Config, registries: &Registries, request: &Request, task: TaskId
         incarnations: 0,
         difference: None,
     };
-    let Some(first) = tape.first() else { return Ok(verified) };
+    let Some(first) = tape.first() else {
+        if records > 0 && request.from.is_none() && request.to.is_none() {
+            let words = format!("none of the {records} records left bears the hash of a state to begin with");
+            verified.difference = Some(Difference { seq: 0, words });
+        }
+        return Ok(verified);
+    };
     if let Some(other) = tape.iter().find(|record| record.core_version != CORE_VERSION) {
         return Err(EngineError::TapeVersion(other.core_version.clone()));
     }
@@ -142,6 +150,9 @@ fn one(config: &Config, registries: &Registries, request: &Request, task: TaskId
     verified.incarnations = replay.incarnations;
     if verified.difference.is_none() {
         verified.difference = gap.or(replay.audit_difference(&source)?);
+    }
+    if verified.difference.is_none() && request.to.is_none() {
+        verified.difference = replay.surplus(&source, records)?;
     }
     Ok(verified)
 }
@@ -184,7 +195,7 @@ mod tests {
     use crate::engine::task::tape::Step;
 
     fn record(seq: u64, second: i64, state_hash: bool) -> TapeRecord {
-        let step = Step { now: Timestamp::from_millis(second * 1000), runs: Vec::new(), skipped: Vec::new() };
+        let step = Step::at(Timestamp::from_millis(second * 1000));
         TapeRecord {
             task: "session/0".into(),
             seq,

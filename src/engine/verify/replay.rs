@@ -15,12 +15,12 @@ use crate::engine::task::batch::{Publication, Transaction};
 use crate::engine::task::catalogue::Registries;
 use crate::engine::task::encode::Outlets;
 use crate::engine::task::intake::{Intake, Raw};
-use crate::engine::task::place::{Input, TaskId};
-use crate::engine::task::tape::{Progress, Run, Skipped, TapeRecord};
-use crate::engine::task::{Record, Shared, Task};
-use crate::engine::verify::Entries;
+use crate::engine::task::place::{Input, Role, TaskId};
+use crate::engine::task::tape::{Progress, Run, Step, TapeRecord};
+use crate::engine::task::{Record, Ruling, Shared, Task};
 use crate::engine::verify::compare::{Decided, differences};
 use crate::engine::verify::source::{Lane, Source};
+use crate::engine::verify::{Difference, Entries};
 use crate::record::dead_letter::Code;
 use crate::record::time::Timestamp;
 
@@ -101,9 +101,7 @@ impl Replay {
                 self.task.let_pass(step.now, Instant::now(), &self.shared.outlets)?;
             }
             for run in &step.runs {
-                if let Some(words) = self.run(step.now, run, &step.skipped, source)? {
-                    return Ok(Some(words));
-                }
+                self.run(step, run, source)?;
             }
         }
         let mut transaction = Transaction::default();
@@ -118,31 +116,28 @@ impl Replay {
     }
 
     /// Takes the records of one run.
-    fn run(
-        &mut self,
-        now: Timestamp,
-        run: &Run,
-        skipped: &[Skipped],
-        source: &Source,
-    ) -> Result<Option<String>, EngineError> {
+    fn run(&mut self, step: &Step, run: &Run, source: &Source) -> Result<(), EngineError> {
         let input = self.id.input(run.input);
         let lane = &mut self.lanes[run.input.slot()];
         if lane.is_none() {
             *lane = Some(source.input(input, run.first)?);
         }
-        let Some(lane) = lane else { return Ok(None) };
+        let Some(lane) = lane else { return Ok(()) };
         while let Some(message) = lane.next(run.next)? {
             let record = record(input, &message);
             if record.offset < run.first {
                 continue;
             }
-            // What was larger than a topic took then is refused as it was, whatever topics take now.
-            let refuse = skipped.iter().any(|skipped| {
+            // What was larger than a topic took then is refused as it was, whatever topics take now; a version that there
+            // was not then is none, even if there is one now.
+            let is_unpublishable = step.skipped.iter().any(|skipped| {
                 skipped.input == run.input && skipped.offset == record.offset && skipped.code == Code::Unpublishable
             });
-            self.task.take(record, refuse, now, Instant::now(), &self.shared, &self.registries)?;
+            let is_version_unknown = run.input == Role::Commands && step.unknown_versions.contains(&record.offset);
+            let ruling = Ruling { is_unpublishable, is_version_unknown };
+            self.task.take(record, ruling, step.now, Instant::now(), &self.shared, &self.registries)?;
         }
-        Ok(None)
+        Ok(())
     }
 
     /// Notes what is committed.
@@ -160,8 +155,21 @@ impl Replay {
         }
     }
 
+    /// An audit record behind the last one decided again, where the tape (of so many records) has not grown meanwhile.
+    pub fn surplus(&self, source: &Source, records: usize) -> Result<Option<Difference>, EngineError> {
+        let Some(last) = self.audit.last() else { return Ok(None) };
+        let audit = source.audit()?;
+        let behind = audit.iter().rposition(|(_, value)| value == last).map(|at| &audit[at + 1..]);
+        let Some((seq, _)) = behind.and_then(<[_]>::first) else { return Ok(None) };
+        if source.tape()?.len() > records {
+            return Ok(None);
+        }
+        let words = format!("audit record {seq} is on the audit topic, and no transaction decided it");
+        Ok(Some(Difference { seq: self.task.progress.seq, words }))
+    }
+
     /// Compares the audit records decided again with those on their topic, byte for byte.
-    pub fn audit_difference(&self, source: &Source) -> Result<Option<crate::engine::verify::Difference>, EngineError> {
+    pub fn audit_difference(&self, source: &Source) -> Result<Option<Difference>, EngineError> {
         if self.audit.is_empty() {
             return Ok(None);
         }

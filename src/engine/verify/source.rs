@@ -38,6 +38,10 @@ impl Source {
         self.each(topic, i64::MAX, |message| {
             let record: TapeRecord = serde_json::from_slice(message.payload().unwrap_or_default())
                 .map_err(|error| self.unusable(topic, message.offset(), &error.to_string()))?;
+            if record.task != self.task.to_string() {
+                let words = format!("a record of {}", record.task);
+                return Err(self.unusable(topic, message.offset(), &words));
+            }
             tape.push(record);
             Ok(())
         })?;

@@ -9,7 +9,7 @@ use std::thread;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use crate::engine::error::capped;
-use crate::engine::state::store::{Checkpoint, FORMAT, Settings, Store, StoreError, Task, hex, open};
+use crate::engine::state::store::{Checkpoint, FORMAT, Kind, Settings, Store, StoreError, Task, hex, open};
 
 /// A process that was killed may hold the lock for a moment longer; over: the store is not used.
 pub const LOCK_PATIENCE: Duration = Duration::from_secs(5);
@@ -55,8 +55,12 @@ pub enum Found<T> {
 /// Opens and checks the store of a task; `state` makes an empty state. The flag: one was set aside.
 pub fn find<T: State>(settings: &Settings, task: &Task, state: impl FnOnce() -> T) -> (Found<T>, bool) {
     let folder = task.folder(&settings.folder);
-    tidy(&folder, settings.kind.name());
     let place = folder.join(settings.kind.name());
+    if let Some(link) = link_on_the_way(settings, &folder, &place) {
+        tracing::warn!(%task, link = %link.display(), "a link on the way to the local store: going on without");
+        return (Found::Nothing, false);
+    }
+    tidy(&folder, settings.kind.name());
     let store = match open_patiently(settings, &place) {
         Ok(store) => store,
         Err(StoreError::Locked) => {
@@ -117,16 +121,26 @@ fn aside_of(place: &Path) -> PathBuf {
     place.with_file_name(format!("{name}{ASIDE}{unique}"))
 }
 
-/// Removes what an earlier process set aside, and stores of another kind.
+/// Removes what an earlier process set aside, and stores of another kind; nothing else, and nothing behind a link.
 fn tidy(folder: &Path, kind: &str) {
     let Ok(found) = fs::read_dir(folder) else { return };
-    for entry in found.flatten().filter(|entry| entry.file_name() != kind) {
-        let removed =
-            if entry.path().is_dir() { fs::remove_dir_all(entry.path()) } else { fs::remove_file(entry.path()) };
-        if let Err(error) = removed {
+    for entry in found.flatten().filter(|entry| entry.file_type().is_ok_and(|file_type| file_type.is_dir())) {
+        let name = entry.file_name();
+        let is_ours = name.to_str().is_some_and(|name| {
+            let (of, is_aside) = name.split_once(ASIDE).map_or((name, false), |(of, _)| (of, true));
+            Kind::ALL.iter().any(|known| known.name() == of) && (is_aside || of != kind)
+        });
+        if is_ours && let Err(error) = fs::remove_dir_all(entry.path()) {
             tracing::warn!(path = %entry.path().display(), %error, "cannot be removed");
         }
     }
+}
+
+/// A link on the way to a store: what it points to is none of ours, so nothing is read, written or removed there.
+fn link_on_the_way(settings: &Settings, folder: &Path, place: &Path) -> Option<PathBuf> {
+    let places = [settings.folder.as_path(), folder.parent()?, folder, place];
+    let is_link = |path: &&Path| fs::symlink_metadata(path).is_ok_and(|facts| facts.file_type().is_symlink());
+    places.into_iter().find(is_link).map(Path::to_path_buf)
 }
 
 fn open_patiently(settings: &Settings, place: &Path) -> Result<Box<dyn Store>, StoreError> {

@@ -60,6 +60,9 @@ pub enum Kind {
 }
 
 impl Kind {
+    /// Every kind.
+    pub const ALL: [Self; 3] = [Self::Memory, Self::Sled, Self::Fjall];
+
     /// Its name in settings and paths.
     #[must_use]
     pub fn name(self) -> &'static str {

@@ -14,7 +14,13 @@ pub fn sweep(stores: &Path, age_max: Duration) -> u64 {
     let now = SystemTime::now();
     let mut removed = 0;
     for stage in StageName::ALL {
-        for task in entries(&stores.join(stage.as_str())) {
+        let folder = stores.join(stage.as_str());
+        // What a link points to is none of ours.
+        let is_link = |path: &Path| fs::symlink_metadata(path).is_ok_and(|facts| facts.file_type().is_symlink());
+        if is_link(stores) || is_link(&folder) {
+            continue;
+        }
+        for task in entries(&folder).filter(|task| task.file_type().is_ok_and(|file_type| file_type.is_dir())) {
             let is_task = task.file_name().to_str().is_some_and(|name| name.parse::<u32>().is_ok());
             // In the future: the clock went back; nothing is known of its age.
             let is_old = || written(&task).is_some_and(|at| now.duration_since(at).is_ok_and(|age| age > age_max));
