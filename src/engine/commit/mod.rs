@@ -1,10 +1,10 @@
 //! One transaction, all or nothing: what it is made of, what an error means, when the next one may begin.
 //!
-//! - [`transaction`]: the call, and what is done where a step of it fails.
-//! - [`producer`]: the transactional producer.
-//! - [`classifier`]: what an error means.
-//! - [`search`]: which input is to blame.
-//! - [`pace`]: when the next commit may begin.
+//! - `transaction`: the call, and what is done where a step of it fails.
+//! - `producer`: the transactional producer.
+//! - `classifier`: what an error means.
+//! - `search`: which input is to blame.
+//! - `pace`: when the next commit may begin.
 
 pub mod classifier;
 pub mod pace;

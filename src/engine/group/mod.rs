@@ -1,10 +1,10 @@
 //! Membership in the consumer group: joining, owning partitions, ending what dead owners left open.
 //!
-//! - [`membership`]: joining, leaving, records as they come.
-//! - [`assignment`]: which partitions are owned, and from where.
-//! - [`release`]: ends open transactions of writers that are gone.
-//! - [`fencing`]: how often an id was taken away.
-//! - [`verdict`]: what an error of a poll means.
+//! - `membership`: joining, leaving, records as they come.
+//! - `assignment`: which partitions are owned, and from where.
+//! - `release`: ends open transactions of writers that are gone.
+//! - `fencing`: how often an id was taken away.
+//! - `verdict`: what an error of a poll means.
 
 pub mod assignment;
 pub mod fencing;

@@ -1,10 +1,10 @@
 //! What workers show to the outside: counters, log lines, health, lag.
 //!
-//! - [`counters`]: what a worker counts.
-//! - [`telemetry`]: what the log says.
-//! - [`health`]: where a worker is.
-//! - [`lag`]: what waits.
-//! - [`watch`]: snapshots for readers.
+//! - `counters`: what a worker counts.
+//! - `telemetry`: what the log says.
+//! - `health`: where a worker is.
+//! - `lag`: what waits.
+//! - `watch`: snapshots for readers.
 
 pub mod counters;
 pub mod health;

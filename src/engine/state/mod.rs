@@ -1,9 +1,9 @@
 //! State of tasks: restored from local stores and changelogs before they begin.
 //!
-//! - [`changelog`]: the reading.
-//! - [`part`]: one task on the way.
-//! - [`restore`]: entries to a task.
-//! - [`store`]: local stores.
+//! - `changelog`: the reading.
+//! - `part`: one task on the way.
+//! - `restore`: entries to a task.
+//! - `store`: local stores.
 
 pub(crate) mod changelog;
 pub(crate) mod part;
