@@ -112,6 +112,8 @@ pub fn reader(config: &Config) -> ClientConfig {
         .set("isolation.level", "read_committed")
         .set("enable.partition.eof", "false")
         .set("queued.max.messages.kbytes", "16384")
+        // A full queue is looked after again this soon; by default a restore would pause for a second each time.
+        .set("fetch.queue.backoff.ms", "5")
         .set("check.crcs", "true");
     client
 }
