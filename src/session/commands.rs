@@ -128,7 +128,7 @@ impl Session {
         let frozen = command.verb == Verb::Freeze;
         let words = |frozen: bool| if frozen { "frozen" } else { "running" };
         let from = words(std::mem::replace(&mut self.frozen, frozen));
-        self.task_moved("task", from, words(frozen), command, cause, effects);
+        effects.outputs.push(self.chain.task_moved(self.now, "task", (from, words(frozen)), command, cause));
     }
 
     fn decide_by(
@@ -141,30 +141,7 @@ impl Session {
         let registry = registry.filter(|registry| registry.version == command.target).ok_or("no_such_registry")?;
         let from = self.registry.version.clone();
         self.activate(Arc::clone(registry));
-        self.task_moved("registry", &from, &registry.version, command, cause, effects);
+        effects.outputs.push(self.chain.task_moved(self.now, "registry", (&from, &registry.version), command, cause));
         Ok(())
-    }
-
-    /// The audit line of something that concerns the whole task.
-    fn task_moved(
-        &mut self,
-        entity: &str,
-        from: &str,
-        to: &str,
-        command: &Command,
-        cause: &Evidence,
-        effects: &mut Effects,
-    ) {
-        let task = self.task.clone();
-        let transition = Transition {
-            entity,
-            entity_id: &task,
-            from: Some(from).filter(|from| !from.is_empty()),
-            to,
-            reason: Some(&command.reason),
-            author: Some(&command.author),
-            cause: Some(cause.clone()),
-        };
-        effects.outputs.push(self.chain.record(self.now, transition));
     }
 }

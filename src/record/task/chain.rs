@@ -1,6 +1,7 @@
 //! The audit chain of a task: each record carries the hash of the one before.
 
 use crate::record::audit::Audit;
+use crate::record::command::Command;
 use crate::record::output::{Output, Record};
 use crate::record::position::Evidence;
 use crate::record::time::Timestamp;
@@ -69,5 +70,27 @@ impl Chain {
         self.seq += 1;
         self.previous_hash = audit.hash();
         Output { at, topic: Topic::Audit, key: audit.entity_id.clone(), value: Some(Record::Audit(Box::new(audit))) }
+    }
+
+    /// The next record, of something a person did to the whole task.
+    pub fn task_moved(
+        &mut self,
+        at: Timestamp,
+        entity: &str,
+        (from, to): (&str, &str),
+        command: &Command,
+        cause: &Evidence,
+    ) -> Output {
+        let task = self.task.clone();
+        let transition = Transition {
+            entity,
+            entity_id: &task,
+            from: Some(from).filter(|from| !from.is_empty()),
+            to,
+            reason: Some(&command.reason),
+            author: Some(&command.author),
+            cause: Some(cause.clone()),
+        };
+        self.record(at, transition)
     }
 }
