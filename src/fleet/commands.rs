@@ -5,7 +5,6 @@ use std::sync::Arc;
 use crate::fleet::{Effects, Fleet};
 use crate::record::command::{Command, Verb};
 use crate::record::position::{Evidence, Position};
-use crate::record::task::chain::Transition;
 use crate::registry::Registry;
 
 impl Fleet {
@@ -31,24 +30,11 @@ impl Fleet {
             Verb::Lift => Err("no_such_override"),
             Verb::Approve | Verb::Reject => Err("no_such_proposal"),
         };
-        let (to, reason) = match outcome {
-            Ok(()) => ("done", command.reason.as_str()),
-            Err(refusal) => ("refused", refusal),
-        };
         match outcome {
             Ok(()) => self.counts.commands += 1,
             Err(_) => self.counts.commands_refused += 1,
         }
-        let transition = Transition {
-            entity: "command",
-            entity_id: &command.command_id,
-            from: None,
-            to,
-            reason: Some(reason),
-            author: Some(&command.author),
-            cause: Some(cause),
-        };
-        effects.outputs.push(self.chain.record(self.now, transition));
+        effects.outputs.push(self.chain.answered(self.now, command, outcome, cause));
         effects.urgent = true;
     }
 

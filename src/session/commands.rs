@@ -7,7 +7,6 @@ use crate::record::command::{Command, Verb};
 use crate::record::intervention::{Intervention, InterventionStatus as Status};
 use crate::record::position::{Evidence, Position};
 use crate::record::task::Effects;
-use crate::record::task::chain::Transition;
 use crate::registry::Registry;
 use crate::session::Session;
 use crate::session::deadlines::Due;
@@ -39,24 +38,11 @@ impl Session {
             }
             Verb::Activate => self.decide_by(command, registry, &cause, effects),
         };
-        let (to, reason) = match outcome {
-            Ok(()) => ("done", command.reason.as_str()),
-            Err(refusal) => ("refused", refusal),
-        };
         match outcome {
             Ok(()) => self.counts.commands += 1,
             Err(_) => self.counts.commands_refused += 1,
         }
-        let transition = Transition {
-            entity: "command",
-            entity_id: &command.command_id,
-            from: None,
-            to,
-            reason: Some(reason),
-            author: Some(&command.author),
-            cause: Some(cause),
-        };
-        effects.outputs.push(self.chain.record(self.now, transition));
+        effects.outputs.push(self.chain.answered(self.now, command, outcome, cause));
         effects.urgent = true;
     }
 

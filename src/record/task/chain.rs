@@ -93,4 +93,28 @@ impl Chain {
         };
         self.record(at, transition)
     }
+
+    /// The next record, of a command that was carried out, or refused for a reason.
+    pub fn answered(
+        &mut self,
+        at: Timestamp,
+        command: &Command,
+        outcome: Result<(), &'static str>,
+        cause: Evidence,
+    ) -> Output {
+        let (to, reason) = match outcome {
+            Ok(()) => ("done", command.reason.as_str()),
+            Err(refusal) => ("refused", refusal),
+        };
+        let transition = Transition {
+            entity: "command",
+            entity_id: &command.command_id,
+            from: None,
+            to,
+            reason: Some(reason),
+            author: Some(&command.author),
+            cause: Some(cause),
+        };
+        self.record(at, transition)
+    }
 }
