@@ -11,6 +11,7 @@ pub mod engine_config;
 pub mod exit;
 mod failure;
 pub mod freeze;
+mod lines;
 mod logging;
 mod pipe;
 pub mod publish;
@@ -18,6 +19,7 @@ pub mod ready;
 pub mod records;
 pub mod registry;
 pub mod replay;
+pub mod resolve;
 pub mod run;
 pub mod settings;
 mod table;
@@ -131,6 +133,8 @@ enum Verb {
     Test(test::Args),
     /// Run recorded events through the stages: no broker, nothing published.
     Replay(replay::Args),
+    /// What a runtime computes: which schema to run, for a context now on the broker, or for recorded cases.
+    Resolve(resolve::Args),
     /// Create, configure and check the topics.
     #[command(subcommand)]
     Topics(topics::Verb),
@@ -179,6 +183,7 @@ fn dispatch(verb: Verb, resolved: &Resolved, out: &mut dyn Write) -> Result<Exit
             let second = args.diff.as_deref().map(|folder| load_registry(folder, resolved)).transpose()?;
             replay::run(&args, &registry(resolved)?, second.as_ref(), shape, out)
         }
+        Verb::Resolve(args) => resolve::run(&args, resolved, out),
         Verb::Topics(verb) => topics::run(&verb, resolved, out),
         Verb::Registry(verb) => registry::run(&verb, resolved, out),
         Verb::Overrides(verb) => records::overrides(&verb, resolved, out),
