@@ -11,6 +11,7 @@ pub mod engine_config;
 pub mod exit;
 mod failure;
 pub mod freeze;
+pub mod import;
 mod lines;
 mod logging;
 mod pipe;

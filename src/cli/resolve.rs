@@ -137,7 +137,8 @@ fn show(found: &Resolution<'_>, output: Output, out: &mut dyn Write) -> Result<(
 #[derive(Deserialize)]
 struct Case<'a> {
     graph: String,
-    context: Context,
+    #[serde(borrow)]
+    context: &'a RawValue,
     now: Option<Timestamp>,
     #[serde(borrow, default)]
     overrides: Vec<&'a RawValue>,
@@ -183,34 +184,47 @@ fn cases(path: &Path, now: Option<Timestamp>, out: &mut dyn Write) -> Result<Exi
 
 /// The answer to one case as a line of JSON, or what is wrong with the line.
 fn answer(line: &[u8], now: Option<Timestamp>) -> Result<String, String> {
-    let mut json = serde_json::Deserializer::from_slice(line);
-    let case: Case<'_> = serde_path_to_error::deserialize(&mut json).map_err(|error| {
-        let path = error.path().to_string();
-        let what = told(error.inner());
-        if path == "." { what } else { format!("{path}: {what}") }
-    })?;
-    json.end().map_err(|error| told(&error))?;
+    let line = std::str::from_utf8(line).map_err(|_| "not UTF-8")?;
+    let case: Case<'_> = object(line.trim(), "")?;
+    let context: Context = object(case.context.get(), "context")?;
     let mut table = OverrideTable::new();
     for (index, raw) in case.overrides.iter().enumerate() {
-        let at = |what: &str| format!("overrides[{index}]: {what}");
-        let keyed: Keyed<'_> = serde_json::from_str(raw.get()).map_err(|error| at(&told(&error)))?;
+        let at = format!("overrides[{index}]");
+        let keyed: Keyed<'_> = object(raw.get(), &at)?;
         let index = index.to_string();
         let (key, value) = match (&keyed.key, &keyed.override_id) {
             (Some(key), None) => (key, keyed.value),
             (None, Some(_)) => (&index, Some(*raw)),
-            _ => return Err(at("neither {\"key\",\"value\"} nor a record with an override_id")),
+            _ => return Err(format!("{at}: neither {{\"key\",\"value\"}} nor a record with an override_id")),
         };
         table.apply_json(key, value.map(|value| value.get().as_bytes()));
     }
     let now = case.now.or(now).unwrap_or_else(clock::local);
-    serde_json::to_string(&explain(&table, &case.graph, &case.context, now)).map_err(|error| error.to_string())
+    serde_json::to_string(&explain(&table, &case.graph, &context, now)).map_err(|error| error.to_string())
 }
 
-/// An error of a line: it is always line 1 of its own text, which says nothing.
+/// Reads an object, and nothing that only could be one: what has names may not be written by position.
+fn object<'a, T: Deserialize<'a>>(text: &'a str, name: &str) -> Result<T, String> {
+    let at = |path: &str, what: &str| match (name, path) {
+        ("", "." | "") => what.to_owned(),
+        ("", path) => format!("{path}: {what}"),
+        (name, "." | "") => format!("{name}: {what}"),
+        (name, path) => format!("{name}.{path}: {what}"),
+    };
+    if !text.starts_with('{') {
+        return Err(at("", "not an object"));
+    }
+    let mut json = serde_json::Deserializer::from_str(text);
+    let value = serde_path_to_error::deserialize(&mut json)
+        .map_err(|error| at(&error.path().to_string(), &told(error.inner())))?;
+    json.end().map_err(|error| at("", &told(&error)))?;
+    Ok(value)
+}
+
+/// An error without its place, which is that in a part of a line.
 fn told(error: &serde_json::Error) -> String {
     let text = error.to_string();
-    let what = text.rsplit_once(" at line ").map_or(text.as_str(), |(what, _)| what);
-    format!("{} (column {})", clean(what), error.column())
+    clean(text.rsplit_once(" at line ").map_or(text.as_str(), |(what, _)| what))
 }
 
 #[cfg(test)]
@@ -232,7 +246,9 @@ mod tests {
         let bare = refused(r#"{"graph":"g","context":{},"overrides":[{"key":"k","value":null},{"value":{}}]}"#);
         assert!(bare.starts_with("overrides[1]: neither"), "{bare}");
         let no_object = refused(r#"{"graph":"g","context":{},"overrides":[5]}"#);
-        assert!(no_object.starts_with("overrides[0]: invalid type"), "{no_object}");
+        assert_eq!(no_object, "overrides[0]: not an object");
+        assert_eq!(refused(r#"["g",{}]"#), "not an object");
+        assert_eq!(refused(r#"{"graph":"g","context":["s"]}"#), "context: not an object");
     }
 
     #[test]
