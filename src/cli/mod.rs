@@ -7,6 +7,7 @@ pub mod config;
 pub mod decide;
 pub mod demo;
 pub mod dlq;
+pub mod doctor;
 pub mod engine_config;
 pub mod exit;
 mod failure;
@@ -128,6 +129,8 @@ enum Verb {
     Verify(verify::Args),
     /// Ask the process of `reflex run` at --http whether it is ready: exit 0 yes, 1 no.
     Ready(ready::Args),
+    /// Does everything work? Brokers, topics, permissions, clocks, registry, processor, and one round trip.
+    Doctor(doctor::Args),
     /// Check the registry: every problem of every file at once.
     Validate(validate::Args),
     /// Check scenario files against a registry.
@@ -170,6 +173,7 @@ fn dispatch(verb: Verb, resolved: &Resolved, out: &mut dyn Write) -> Result<Exit
         Verb::Run => run::run(resolved),
         Verb::Verify(args) => verify::run(&args, resolved, out),
         Verb::Ready(args) => ready::run(&args, &resolved.settings.http, out),
+        Verb::Doctor(args) => doctor::run(args, resolved, out),
         Verb::Validate(args) => {
             let json = resolved.settings.output != Output::Table;
             validate::run(Path::new(&resolved.settings.registry), &resolved.limits, args.deny_warnings, json)
