@@ -37,7 +37,7 @@ use crate::serve::problem::Problem;
 use crate::serve::rate::{Client, Rates};
 use crate::serve::{Connection, Limit, Limits, Part, Served};
 use commands::Desk;
-pub use seams::{Answers, KafkaOrders, Orders, Publisher};
+pub use seams::{Answers, Awaited, KafkaOrders, Orders, Publisher, Told};
 
 /// The description of everything that is served.
 pub const DESCRIPTION: &str = include_str!("../../../schemas/openapi.json");

@@ -39,7 +39,7 @@ pub struct Answers {
 }
 
 /// Waits for the answers to a command that was sent, at most this long.
-pub type Waiting = Box<dyn FnOnce(Duration) -> Result<Answers, EngineError> + Send>;
+pub type Awaited = Box<dyn FnOnce(Duration) -> Result<Answers, EngineError> + Send>;
 
 /// Where commands go.
 pub trait Orders: Send + Sync {
@@ -47,14 +47,14 @@ pub trait Orders: Send + Sync {
     ///
     /// # Errors
     /// It was not sent, or that is not known: the same command may be sent again.
-    fn send(&self, owner: &Owner, command: &Command) -> Result<Waiting, EngineError>;
+    fn send(&self, owner: &Owner, command: &Command) -> Result<Awaited, EngineError>;
 }
 
 /// Commands to the tasks of a group.
 pub struct KafkaOrders(pub Config);
 
 impl Orders for KafkaOrders {
-    fn send(&self, owner: &Owner, command: &Command) -> Result<Waiting, EngineError> {
+    fn send(&self, owner: &Owner, command: &Command) -> Result<Awaited, EngineError> {
         let mut tries = 1;
         let sent = loop {
             match send(&self.0, owner, command) {
