@@ -6,6 +6,7 @@ import ctypes
 import importlib
 import importlib.util
 import os
+import ssl
 import threading
 import time
 import uuid
@@ -48,7 +49,8 @@ class Client:
     """Resolves, publishes events, waits for interventions.
 
     Making one starts threads and returns at once, broker or not. ``kafka`` is ``host:port`` (several: with commas;
-    needs the extra ``[kafka]``), ``http`` the address of a Reflex process; exactly one of them. ``token`` is for HTTP.
+    needs the extra ``[kafka]``), ``http`` the address of a Reflex process; exactly one of them. ``token`` and
+    ``ssl_context`` are for HTTP.
 
     ``runtime_id`` names this process on runtime-level events (default: a random one). ``snapshot_path`` is a file that
     keeps the last known overrides for a start without a broker. ``event_fields`` are put on every event that does not
@@ -68,6 +70,7 @@ class Client:
         kafka: str | None = None,
         http: str | None = None,
         token: str | None = None,
+        ssl_context: ssl.SSLContext | None = None,
         runtime_id: str | None = None,
         snapshot_path: str | os.PathLike[str] | None = None,
         event_fields: Mapping[str, Any] | None = None,
@@ -104,7 +107,7 @@ class Client:
         if http is not None:
             http_module = importlib.import_module("._http", __package__)
             http_module.check_url(http)
-            self._make = lambda: http_module.HttpTransport(self._core, http, token)
+            self._make = lambda: http_module.HttpTransport(self._core, http, token, ssl_context)
         elif not self._disabled:
             if importlib.util.find_spec("confluent_kafka") is None:
                 raise ImportError("kafka needs confluent-kafka: pip install 'reflex-runtime[kafka]'")

@@ -12,13 +12,12 @@ from ._metrics import Metrics
 from ._snapshot import BadSnapshotError, read_snapshot, write_snapshot
 from ._state import State
 from ._table import CONFLICT, IGNORED, OLDER, REMOVED, STORED, UNDECODABLE, OverrideTable
-from ._waits import Run, Waits
+from ._waits import ENDED, Run, Waits
 
 logger = logging.getLogger("reflex_runtime")
 
 SNAPSHOT_EVERY_MICROS_MIN = 1_000_000
 """Shortest time between two snapshots; never less than 20 times what the last one took."""
-_ENDED = ("failed", "rejected", "expired", "observed")
 _REPORTED = {UNDECODABLE: "overrides_malformed", CONFLICT: "overrides_conflicting", OLDER: "overrides_older"}
 
 
@@ -132,7 +131,7 @@ class Core:
 
     # ---------------------------------------------------------------------------------------------- overrides
 
-    def apply(self, table: OverrideTable, key: str, value: bytes | None, where: str) -> None:
+    def apply(self, table: OverrideTable, key: str, value: bytes | str | None, where: str) -> str:
         """Takes the next record of the topic into a table, which may not be the one answered from yet."""
         became, record = table.apply(key, value)
         if became in (STORED, IGNORED, REMOVED):
@@ -146,6 +145,7 @@ class Core:
             self.metrics.add(_REPORTED[became])
             # No value, no key: both may hold what logs must not.
             logger.warning("override at %s is %s; the last good one stays", where, became)
+        return became
 
     def loaded(self, table: OverrideTable) -> None:
         """The table holds everything published up to now: it is what is answered from."""
@@ -163,14 +163,15 @@ class Core:
 
     def intervention(self, value: bytes | None) -> None:
         """A record of the interventions topic: of interest where it ends without an override."""
-        if value is None or not any(word.encode() in value for word in _ENDED):
+        if value is None or not any(word.encode() in value for word in ENDED):
             return
         try:
             record = json.loads(value)
-            if record["status"] in _ENDED:
+            if record["status"] in ENDED:
                 session_id = record["scope"].get("session_id")
                 if isinstance(session_id, str):
-                    self.waits.ended(Run(record.get("tenant"), session_id, record["graph"], record.get("run_id")))
+                    run = Run(record.get("tenant"), session_id, record["graph"], record.get("run_id"))
+                    self.waits.ended(run, record["intervention_id"])
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
             self.metrics.add("interventions_malformed")
 
@@ -227,3 +228,20 @@ class Core:
             self._state = State.STALE if self._known else State.NOT_READY
             # The file is the parent's; the child writes it no more than once it has read the topic itself.
             self._unsaved = False
+
+
+def guarded(run: Callable[[], None], core: Core) -> Callable[[], None]:
+    """A thread's work that begins anew where it fails: nothing in the background may take the application with it."""
+
+    def forever() -> None:
+        while not core.stopping.is_set():
+            try:
+                run()
+                return
+            except Exception as problem:
+                core.metrics.add("thread_errors")
+                logger.error("a thread of the client failed and begins anew: %s", type(problem).__name__)
+                core.lost()
+                core.stopping.wait(1.0)
+
+    return forever

@@ -8,7 +8,7 @@ import contextlib
 import logging
 import threading
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -24,7 +24,7 @@ from confluent_kafka import (
     TopicPartition,
 )
 
-from ._core import Core
+from ._core import Core, guarded
 from ._table import OverrideTable
 from ._waits import Wait
 
@@ -111,7 +111,7 @@ class KafkaTransport:
     def start(self) -> None:
         """Starts the threads."""
         self._threads = [
-            threading.Thread(target=_guarded(run, self._core), name=f"reflex-{name}", daemon=True)
+            threading.Thread(target=guarded(run, self._core), name=f"reflex-{name}", daemon=True)
             for name, run in (("reader", self._read), ("sender", self._send), ("poller", self._poll))
         ]
         for thread in self._threads:
@@ -228,22 +228,6 @@ class KafkaTransport:
         refused = _REFUSALS.get(error.code())
         if refused is not None or error.code() == KafkaError._ALL_BROKERS_DOWN:
             self._core.lost(refused)
-
-
-def _guarded(run: Callable[[], None], core: Core) -> Callable[[], None]:
-    def guarded() -> None:
-        while not core.stopping.is_set():
-            try:
-                run()
-                return
-            except Exception as problem:
-                # Nothing the client does in the background may take the application with it.
-                core.metrics.add("thread_errors")
-                logger.error("a thread of the client failed and begins anew: %s", type(problem).__name__)
-                core.lost()
-                core.stopping.wait(1.0)
-
-    return guarded
 
 
 class _Reader:

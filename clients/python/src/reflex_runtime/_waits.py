@@ -9,6 +9,8 @@ from ._clock import BrokerClock
 from ._records import Intervention, Override
 from ._table import OverrideTable
 
+ENDED = ("failed", "rejected", "expired", "observed")
+"""Statuses of an intervention after which no override comes."""
 ANSWERED_MAX = 10_000
 """Runs whose last override is remembered; beyond it the oldest goes, and a wait may be answered by it once more."""
 ENDED_MAX = 1024
@@ -49,6 +51,7 @@ class Waits:
         self._lock = threading.RLock()
         self._waits: dict[tuple[str, str], list[Wait]] = {}
         self._answered: OrderedDict[Run, tuple[str, int]] = OrderedDict()
+        self._known: OrderedDict[Run, str] = OrderedDict()
         self._ended: OrderedDict[Run, int] = OrderedDict()
 
     def add(self, wait: Wait, table: OverrideTable) -> None:
@@ -86,9 +89,10 @@ class Waits:
         for session_id, graph in list(self._waits):
             self.look(session_id, graph, table)
 
-    def ended(self, run: Run) -> None:
+    def ended(self, run: Run, intervention_id: str) -> None:
         """An intervention of this run ended without an override."""
         with self._lock:
+            self._know(run, intervention_id)
             waiting = [wait for wait in self._waits.get((run.session_id, run.graph), ()) if wait.run == run]
             if not waiting:
                 self._ended[run] = self._clock.steady()
@@ -104,6 +108,18 @@ class Waits:
             self._answered.move_to_end(run)
             if len(self._answered) > ANSWERED_MAX:
                 self._answered.popitem(last=False)
+            if override.intervention_id is not None:
+                self._know(run, override.intervention_id)
+
+    def known(self, run: Run) -> str | None:
+        """The last intervention that this run has heard of."""
+        return self._known.get(run)
+
+    def _know(self, run: Run, intervention_id: str) -> None:
+        self._known[run] = intervention_id
+        self._known.move_to_end(run)
+        if len(self._known) > ANSWERED_MAX:
+            self._known.popitem(last=False)
 
     @property
     def any(self) -> bool:
