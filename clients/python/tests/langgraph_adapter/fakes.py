@@ -57,6 +57,7 @@ class FakeClient:
         self.waits: list[tuple[str, str, str | None, float, str | None]] = []
         self.resolved: list[tuple[str, dict[str, Any]]] = []
         self.resolutions: dict[str, FakeResolution] = {}
+        self.ignored: list[tuple[str, FakeOverride | None]] = []
         self._answer = answer
         self._sleeps = sleeps
 
@@ -66,8 +67,17 @@ class FakeClient:
         return self.resolutions.get(graph) or FakeResolution(f"{graph}:{said['graph_version']}")
 
     def emit(self, event: Mapping[str, Any]) -> bool:
-        self.events.append(dict(event))
+        self.events.append({"event_id": str(len(self.events)), **event})
         return True
+
+    def override_applied(self, override: FakeOverride, **fields: Any) -> bool:
+        said = {"override_id": override.id, "override_attempt": override.attempt}
+        return self.emit({**said, "type": "override_applied", **fields})
+
+    def override_ignored(self, override: FakeOverride | None, reason: str, **fields: Any) -> bool:
+        said = {"override_id": override.id, "override_attempt": override.attempt} if override is not None else {}
+        self.ignored.append((reason, override))
+        return self.emit({"type": "override_ignored", "reason": reason, **fields, **said})
 
     def wait_for_intervention(
         self, session_id: str, graph: str, run_id: str | None, budget_seconds: float, *, tenant: str | None = None

@@ -220,7 +220,12 @@ class ReflexGraph:
         if not saved or failed_before:
             scope.emit("graph_started")
         if unknown is not None:
-            _ignored(scope, "unknown_schema", unknown.override_id, unknown.override_attempt)
+            scope.emit(
+                "override_ignored",
+                reason="unknown_schema",
+                override_id=unknown.override_id,
+                override_attempt=unknown.override_attempt,
+            )
         graph = plain.graph
         if scope.running is not primary:
             graph = runnable_at(place, self._runnable_of(scope.running), primary.compiled)
@@ -273,7 +278,7 @@ class ReflexGraph:
         scope.emit("graph_completed", latency_ms=scope.elapsed_ms())
         if scope.exhausted:
             # The graph helped itself: an override that was made for it must not meet the session's next run.
-            _ignored(scope, "budget_expired")
+            self._give_up(scope)
 
     def _failed(self, run: Run, error: BaseException) -> Run | None:
         if self._passes(run, error):
@@ -309,7 +314,7 @@ class ReflexGraph:
             return
         say_once("not_begun", error, f"{run.scope.running.schema_ref} could not be begun after a move")
         run.observer.graph_failed(run.scope, error)
-        _ignored(run.scope, "budget_expired")
+        self._give_up(run.scope)
         raise run.cause
 
     def _rescue(self, run: Run, error: BaseException) -> Steps[Run | None]:
@@ -319,28 +324,37 @@ class ReflexGraph:
         observer.graph_failed(scope, error)
         budget = self._settings.budget_seconds - observer.waited_within(scope.namespace)
         if not run.place.can_move or run.moves >= MOVES_MAX or budget <= 0:
-            _ignored(scope, "budget_expired")
+            self._give_up(scope)
             return None
         override = yield from self._wait(run, scope, budget)
         if override is None:
-            _ignored(scope, "budget_expired")
+            self._give_up(scope)
             return None
         target = self._graphs.get(override.schema_ref)
         refused = check(scope, override, target)
-        if override.kind == "pause" or refused is not None or target is None:
-            if refused is not None and override.kind != "pause":
-                _ignored(scope, refused.reason, override.id, override.attempt)
+        if override.kind == "pause":
+            return None
+        if refused is not None or target is None:
+            self._refuse(scope, override, refused or Refused("unknown_schema"))
             return None
         to = runnable_at(run.place, self._runnable_of(target), scope.running.compiled)
         moved = yield from move(run, scope, override, target, to)
         if isinstance(moved, Refused):
-            _ignored(scope, moved.reason, override.id, override.attempt)
+            self._refuse(scope, override, moved)
             return None
         if moved.scope is not None:
             observer.enter(moved.scope)
             observer.moved(scope.namespace)
-            moved.scope.emit("override_applied")
+            self._client.override_applied(override, **moved.scope.report())
         return replace(moved, cause=error)
+
+    def _refuse(self, scope: Scope, override: Override, refused: Refused) -> None:
+        said = {"detail": refused.detail} if refused.detail is not None else {}
+        self._client.override_ignored(override, refused.reason, **scope.report(), **said)
+
+    def _give_up(self, scope: Scope) -> None:
+        """The run will not come back for an override, and none must meet the session's next run."""
+        self._client.override_ignored(None, "budget_expired", **scope.report())
 
     def _wait(self, run: Run, scope: Scope, budget: float) -> Steps[Override | None]:
         client, identity = self._client, scope.identity
@@ -355,8 +369,9 @@ class ReflexGraph:
         if intervention is None:
             return None
         override: Override = intervention.override
-        # What the run is on already says nothing new.
-        return None if (override.id, override.attempt) == scope.under() else override
+        # An operator's deny is above everything: the original path, whatever it does.
+        denied = client.resolve(scope.graph, scope.context("failed")).reason == "deny"
+        return None if denied else override
 
     def _runnable_of(self, registered: Registered) -> AnyGraph:
         """The graph with every registered graph among its nodes replaced by one that resolves for itself."""
@@ -375,6 +390,3 @@ class ReflexGraph:
         self._runnable[registered.schema_ref] = compiled
         return compiled
 
-
-def _ignored(scope: Scope, reason: str, override_id: str | None = None, attempt: int | None = None) -> None:
-    scope.emit("override_ignored", reason=reason, override_id=override_id, override_attempt=attempt)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from datetime import datetime, timezone
 from typing import Any
 
 from langgraph.channels import BinaryOperatorAggregate
@@ -23,6 +22,7 @@ class Refused:
     """The override is not for this run: the reason that `override_ignored` gives."""
 
     reason: str
+    detail: str | None = None
 
 
 def state_step(call: Callable[[], Any], acall: Callable[[], Any]) -> Step:
@@ -44,15 +44,10 @@ def check(scope: Scope, override: Override, target: Registered | None) -> Refuse
     resume = override.resume
     if target is None:
         return Refused("unknown_schema")
-    expires_at = override.expires_at
-    if isinstance(expires_at, datetime):
-        now = datetime.now(expires_at.tzinfo or timezone.utc)
-        if expires_at.replace(tzinfo=now.tzinfo) <= now:
-            return Refused("expired")
     if resume is not None and resume.compatible_from and scope.running.schema_ref not in resume.compatible_from:
-        return Refused("incompatible")
+        return Refused("incompatible", "compatible_from")
     if _entry(override, target) is None:
-        return Refused("unknown_entry_point")
+        return Refused("incompatible", "unknown_entry_point")
     return None
 
 
@@ -79,26 +74,6 @@ def move(run: Run, scope: Scope, override: Override, target: Registered, to: Any
         refused = yield from _conditions(run, scope, resume, state.values)
         if refused is not None:
             return refused
-    before = state.config
-    yield state_step(
-        lambda: state_of.update_state(address, None, as_node=END),
-        lambda: state_of.aupdate_state(address, None, as_node=END),
-    )
-    values = _reset(target.compiled, resume)
-    entry = _entry(override, target)
-    going: Any = None
-    if entry is not None and entry[0] == "at":
-        going = Command(goto=entry[1], update=values) if values else Command(goto=entry[1])
-    elif entry is not None:
-        after = entry[1]
-        try:
-            yield state_step(
-                lambda: to.update_state(address, values, as_node=after),
-                lambda: to.aupdate_state(address, values, as_node=after),
-            )
-        except Exception:
-            yield from _put_back(state_of, before)
-            raise
     moved = replace(
         scope,
         running=target,
@@ -109,6 +84,27 @@ def move(run: Run, scope: Scope, override: Override, target: Registered, to: Any
         exhausted=False,
         completed=set(),
     )
+    written = place.config(moved.metadata())
+    before = state.config
+    yield state_step(
+        lambda: state_of.update_state(written, None, as_node=END),
+        lambda: state_of.aupdate_state(written, None, as_node=END),
+    )
+    values = _reset(target.compiled, resume)
+    entry = _entry(override, target)
+    going: Any = None
+    if entry is not None and entry[0] == "at":
+        going = Command(goto=entry[1], update=values) if values else Command(goto=entry[1])
+    elif entry is not None:
+        after = entry[1]
+        try:
+            yield state_step(
+                lambda: to.update_state(written, values, as_node=after),
+                lambda: to.aupdate_state(written, values, as_node=after),
+            )
+        except Exception:
+            yield from _put_back(state_of, before)
+            raise
     config = going_on(run)
     if run.observer is not None:
         config = watched(config, run.observer, moved)
@@ -126,18 +122,18 @@ def _put_back(graph: AnyGraph, before: Any) -> Steps[None]:
 def _conditions(run: Run, scope: Scope, resume: Resume, values: Mapping[str, Any]) -> Steps[Refused | None]:
     held = values if isinstance(values, Mapping) else getattr(values, "__dict__", {})
     if any(held.get(channel) is None for channel in resume.requires_channels):
-        return Refused("missing_channels")
+        return Refused("incompatible", "missing_channels")
     after = resume.after
     if after is None or after in scope.completed:
         return None
     checkpointer = run.place.checkpointer
     address = run.place.config()
     if checkpointer is None:
-        return Refused("no_checkpointer")
+        return Refused("incompatible", "no_checkpointer")
     saved = yield state_step(lambda: checkpointer.get_tuple(address), lambda: checkpointer.aget_tuple(address))
     # A node stands here once a superstep of its was written.
     done = saved is not None and after in saved.checkpoint["versions_seen"]
-    return None if done else Refused("not_reached")
+    return None if done else Refused("incompatible", "not_reached")
 
 
 def _reset(target: AnyGraph, resume: Resume | None) -> dict[str, Any] | None:

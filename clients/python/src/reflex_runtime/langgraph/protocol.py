@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from datetime import datetime
 from typing import Any, Protocol
 
 
@@ -54,8 +53,6 @@ class Override(Protocol):
     def entry_point(self) -> str | None: ...
     @property
     def resume(self) -> Resume | None: ...
-    @property
-    def expires_at(self) -> datetime: ...
 
 
 class Intervention(Protocol):
@@ -81,5 +78,28 @@ class Client(Protocol):
     async def wait_for_intervention_async(
         self, session_id: str, graph: str, run_id: str | None, budget_seconds: float, *, tenant: str | None = None
     ) -> Intervention | None: ...
+
+    def override_applied(
+        self,
+        override: Any,
+        *,
+        session_id: str,
+        graph: str,
+        run_id: str | None,
+        tenant: str | None = None,
+        **fields: Any,
+    ) -> bool: ...
+
+    def override_ignored(
+        self,
+        override: Any,
+        reason: str,
+        *,
+        session_id: str,
+        graph: str,
+        run_id: str | None,
+        tenant: str | None = None,
+        **fields: Any,
+    ) -> bool: ...
 
     def runtime_started(self, schemas: Sequence[str]) -> Any: ...

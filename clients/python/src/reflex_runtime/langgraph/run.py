@@ -9,7 +9,7 @@ from typing import Any
 
 from langchain_core.callbacks import BaseCallbackManager
 from langchain_core.runnables import RunnableConfig
-from langchain_core.runnables.config import merge_configs, var_child_runnable_config
+from langchain_core.runnables.config import var_child_runnable_config
 from langgraph._internal._constants import (
     CONFIG_KEY_CHECKPOINTER,
     CONFIG_KEY_RESUMING,
@@ -53,12 +53,12 @@ class Place:
     def can_move(self) -> bool:
         return self.checkpointer is not None and self.thread_id is not None
 
-    def config(self) -> RunnableConfig:
-        """Addresses the latest checkpoint: no checkpoint_id."""
+    def config(self, metadata: Mapping[str, Any] | None = None) -> RunnableConfig:
+        """Addresses the latest checkpoint: no checkpoint_id. What is written there bears the metadata."""
         configurable: dict[str, Any] = {"thread_id": self.thread_id, "checkpoint_ns": self.namespace}
         if self.nested:
             configurable[CONFIG_KEY_CHECKPOINTER] = self.checkpointer
-        return {"configurable": configurable}
+        return {"configurable": configurable, "metadata": dict(metadata or {})}
 
 
 def locate(compiled: AnyGraph, config: RunnableConfig) -> tuple[Place, RunnableConfig]:
@@ -98,9 +98,15 @@ def _with(config: RunnableConfig, configurable: Mapping[str, Any]) -> RunnableCo
 
 def watched(config: RunnableConfig, observer: Observer, scope: Scope) -> RunnableConfig:
     """The configuration with the observer in it, and with what the checkpoints must say."""
-    if observer_in(config) is not observer:
-        config = merge_configs(config, {"callbacks": [observer]})
     changed = config.copy()
+    if observer_in(config) is not observer:
+        callbacks = config.get("callbacks")
+        if isinstance(callbacks, BaseCallbackManager):
+            manager = callbacks.copy()
+            manager.add_handler(observer, inherit=True)
+            changed["callbacks"] = manager
+        else:
+            changed["callbacks"] = [*(callbacks or []), observer]
     changed["metadata"] = {**(config.get("metadata") or {}), **scope.metadata()}
     return changed
 

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import time
-import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import datetime, timezone
 from typing import Any
 
 from reflex_runtime.langgraph.protocol import Client
@@ -57,9 +55,6 @@ class Scope:
     def graph(self) -> str:
         return self.running.graph
 
-    def under(self) -> tuple[str | None, int | None]:
-        return (self.override_id, self.override_attempt)
-
     def context(self, phase: str) -> dict[str, Any]:
         """As `resolve` takes it."""
         context = {
@@ -85,26 +80,27 @@ class Scope:
             said["reflex_override_attempt"] = self.override_attempt or 0
         return said
 
+    def report(self) -> dict[str, Any]:
+        """The fields of every event of this run; also what the client's reports take."""
+        said: dict[str, Any] = {
+            "session_id": self.identity.session_id,
+            "run_id": self.run_id,
+            "graph": self.graph,
+            "graph_version": self.graph_version,
+            "schema_ref": self.running.schema_ref,
+            "route": self.route,
+            **self.identity.fields(),
+        }
+        if self.override_id is not None:
+            said["override_id"] = self.override_id
+            said["override_attempt"] = self.override_attempt or 0
+        return said
+
     def emit(self, event_type: str, **said: Any) -> None:
         """Sends one event; nothing that goes wrong reaches the caller."""
         try:
-            event = {
-                "event_id": uuid.uuid4().hex,
-                "occurred_at": datetime.now(timezone.utc).isoformat(timespec="microseconds").replace("+00:00", "Z"),
-                "type": event_type,
-                "session_id": self.identity.session_id,
-                "run_id": self.run_id,
-                "graph": self.graph,
-                "graph_version": self.graph_version,
-                "schema_ref": self.running.schema_ref,
-                "route": self.route,
-                **self.identity.fields(),
-            }
-            if self.override_id is not None:
-                event["override_id"] = self.override_id
-                event["override_attempt"] = self.override_attempt or 0
-            event.update({name: value for name, value in said.items() if value is not None})
-            self.client.emit(event)
+            known = {name: value for name, value in said.items() if value is not None}
+            self.client.emit({"type": event_type, **self.report(), **known})
         except Exception as error:
             say_once("emit", error, "an event could not be sent")
 
