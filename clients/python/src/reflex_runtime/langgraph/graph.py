@@ -228,7 +228,7 @@ class ReflexGraph:
             )
         graph = plain.graph
         if scope.running is not primary:
-            graph = runnable_at(place, self._runnable_of(scope.running), primary.compiled)
+            graph = runnable_at(place, self._runnable_of(scope.running), plain.graph)
         config = watched(plain.config, observer, scope)
         return replace(plain, graph=graph, config=config, observer=observer, scope=scope)
 
@@ -337,7 +337,7 @@ class ReflexGraph:
         if refused is not None or target is None:
             self._refuse(scope, override, refused or Refused("unknown_schema"))
             return None
-        to = runnable_at(run.place, self._runnable_of(target), scope.running.compiled)
+        to = runnable_at(run.place, self._runnable_of(target), run.graph)
         moved = yield from move(run, scope, override, target, to)
         if isinstance(moved, Refused):
             self._refuse(scope, override, moved)
