@@ -27,9 +27,10 @@ from pathlib import Path
 from typing import Any
 
 from confluent_kafka import Consumer, Producer, TopicPartition
+from refund_agent import RefundAgent, config, request
+
 from reflex_runtime import Client
 from reflex_runtime.langgraph import ReflexGraph, Settings
-from refund_agent import RefundAgent, config, request
 
 HERE = Path(__file__).parent
 BUDGET_SECONDS = 5.0
@@ -110,10 +111,14 @@ class Topics:
 
     def read(self, topic: str) -> Iterator[tuple[str, dict[str, Any] | None]]:
         """Every record from the beginning to what is committed now; a tombstone is None."""
-        reader = Consumer({
-            "bootstrap.servers": self._kafka, "group.id": "prove", "enable.auto.commit": False,
-            "isolation.level": "read_committed",
-        })
+        reader = Consumer(
+            {
+                "bootstrap.servers": self._kafka,
+                "group.id": "prove",
+                "enable.auto.commit": False,
+                "isolation.level": "read_committed",
+            }
+        )
         try:
             partitions = [TopicPartition(topic, at, 0) for at in reader.list_topics(topic).topics[topic].partitions]
             ends = {part.partition: reader.get_watermark_offsets(part)[1] for part in partitions}
@@ -135,15 +140,28 @@ class Topics:
         scope = {"kind": "cohort", "region": region}
         key = json.dumps(
             {"graph": "refund_graph", "scope": scope, "source": "operator", "tenant": None},
-            separators=(",", ":"), sort_keys=True,
+            separators=(",", ":"),
+            sort_keys=True,
         )
         now = datetime.now(timezone.utc)
         ends = now + timedelta(seconds=seconds)
         record = {
-            "override_id": f"ovr_force_{region}", "graph": "refund_graph", "scope": scope, "tenant": None,
-            "run_id": None, "source": "operator", "kind": "replace", "schema_ref": DEGRADED, "status": "active",
-            "mode": "force", "attempt": 0, "revision": 1, "reason": "evidence model is down", "author": "prove",
-            "created_at": now.isoformat().replace("+00:00", "Z"), "expires_at": ends.isoformat().replace("+00:00", "Z"),
+            "override_id": f"ovr_force_{region}",
+            "graph": "refund_graph",
+            "scope": scope,
+            "tenant": None,
+            "run_id": None,
+            "source": "operator",
+            "kind": "replace",
+            "schema_ref": DEGRADED,
+            "status": "active",
+            "mode": "force",
+            "attempt": 0,
+            "revision": 1,
+            "reason": "evidence model is down",
+            "author": "prove",
+            "created_at": now.isoformat().replace("+00:00", "Z"),
+            "expires_at": ends.isoformat().replace("+00:00", "Z"),
         }
         self.write(key, record)
         return key, ends
@@ -238,11 +256,13 @@ def fifty_at_once(proof: Proof, fleet: Fleet, topics: Topics, how: str) -> None:
             proof.holds(f"{session_id} knows nothing", not fleet.client.of(session_id, "override_applied"))
     proof.holds(f"{how}: every failing session was moved", len(waits_ms) == 30, len(waits_ms))
     if waits_ms:
-        proof.note(**{
-            f"{how}_resumed": len(waits_ms),
-            f"{how}_p50_ms": round(percentile(waits_ms, 0.5), 1),
-            f"{how}_p99_ms": round(percentile(waits_ms, 0.99), 1),
-        })
+        proof.note(
+            **{
+                f"{how}_resumed": len(waits_ms),
+                f"{how}_p50_ms": round(percentile(waits_ms, 0.5), 1),
+                f"{how}_p99_ms": round(percentile(waits_ms, 0.99), 1),
+            }
+        )
     if refused_ms:
         proof.note(**{f"{how}_refused_p99_ms": round(percentile(refused_ms, 0.99), 1)})
     records(proof, topics, plans, how)

@@ -29,6 +29,7 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import START, StateGraph
 from langgraph.types import RetryPolicy
 from pydantic import BaseModel, Field
+
 from reflex_runtime import Client
 from reflex_runtime.langgraph import Graphs, Node, ReflexGraph, Settings
 

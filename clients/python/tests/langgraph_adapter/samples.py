@@ -10,6 +10,7 @@ from langgraph.types import RetryPolicy
 from pydantic import BaseModel
 
 from reflex_runtime.langgraph import Graphs, Node
+
 from .fakes import FakeOverride, FakeResume
 
 

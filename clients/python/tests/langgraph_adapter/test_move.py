@@ -16,6 +16,7 @@ from langgraph.types import Command, interrupt
 
 from reflex_runtime.langgraph import Graphs, ReflexGraph, Settings
 from reflex_runtime.langgraph.quiet import forget_said
+
 from .fakes import FakeClient, FakeOverride, FakeResume
 from .samples import DEGRADE, RESCUED, Samples, State
 
@@ -167,7 +168,9 @@ def test_the_processor_sees_why_it_is_ignored() -> None:
         "unknown_schema": replace(DEGRADE, schema_ref="other_graph:v9"),
         "incompatible unknown_entry_point": replace(DEGRADE, entry_point="nowhere"),
         "incompatible compatible_from": replace(DEGRADE, resume=replace(resume, compatible_from=["refund_graph:v0"])),
-        "incompatible missing_channels": replace(DEGRADE, resume=replace(resume, requires_channels=["evidence_analysis"])),
+        "incompatible missing_channels": replace(
+            DEGRADE, resume=replace(resume, requires_channels=["evidence_analysis"])
+        ),
         "incompatible not_reached": replace(DEGRADE, resume=replace(resume, after="issue_refund")),
     }
     for reason, override in cases.items():

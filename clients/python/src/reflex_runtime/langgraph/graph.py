@@ -328,6 +328,8 @@ class ReflexGraph:
             return None
         override = yield from self._wait(run, scope, budget)
         if override is None:
+            # Over, or refused: the failure is not waited for again on its way up through the parents.
+            observer.waited(scope.namespace, budget)
             self._give_up(scope)
             return None
         target = self._graphs.get(override.schema_ref)
@@ -389,4 +391,3 @@ class ReflexGraph:
             compiled = compiled.copy(update={"nodes": nodes})
         self._runnable[registered.schema_ref] = compiled
         return compiled
-

@@ -56,7 +56,7 @@ class Node:
         known = {item.name for item in fields(cls)}
         if unknown := sorted(set(said) - known):
             raise ValueError(f"a node knows no {', '.join(unknown)}; it knows {', '.join(sorted(known))}")
-        values = {name: tuple(value) if name == "depends_on" else value for name, value in said.items()}
+        values: dict[str, Any] = {name: tuple(value) if name == "depends_on" else value for name, value in said.items()}
         return cls(**values)
 
     @property
