@@ -24,7 +24,7 @@ def json_text(value: object) -> str | None:
 
 
 def _float_text(value: float) -> str | None:
-    """Shortest digits, as most languages print them in JSON: 1e16, 1e-7, but 0.00001."""
+    """Shortest digits, spelled as Reflex spells them: 100.0, 1e+16, 1e-7, but 0.00001."""
     if value != value or value in (float("inf"), float("-inf")):
         return None
     text = repr(value)
@@ -35,7 +35,7 @@ def _float_text(value: float) -> str | None:
     if power == -5:
         sign, digits = ("-", digits[1:]) if digits.startswith("-") else ("", digits)
         return sign + "0.0000" + digits.replace(".", "")
-    return f"{digits}e{power}"
+    return f"{digits}e{power:+d}"
 
 
 def _plain(value: object) -> object:

@@ -220,7 +220,7 @@ class HttpTransport:
                 cursor, delay = None, RETRY_SECONDS
             if delay:
                 failures += 1
-                self._pause(max(delay, min(RETRY_SECONDS * 2**failures, RETRY_SECONDS_MAX)))
+                self._pause(max(delay, min(RETRY_SECONDS * 2 ** (failures - 1), RETRY_SECONDS_MAX)))
             core.tick()
             core.save_if_due()
         connection.close()
@@ -291,7 +291,7 @@ class HttpTransport:
                 delay = RETRY_SECONDS
             if batch and delay:
                 failures += 1
-                core.stopping.wait(max(delay, min(RETRY_SECONDS * 2**failures, RETRY_SECONDS_MAX)))
+                core.stopping.wait(max(delay, min(RETRY_SECONDS * 2 ** (failures - 1), RETRY_SECONDS_MAX)))
         if batch:
             core.metrics.add("events_undelivered", len(batch))
 

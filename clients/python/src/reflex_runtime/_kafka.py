@@ -167,6 +167,8 @@ class KafkaTransport:
                 core.stopping.wait(0.01)
             else:
                 self._producer.poll(POLL_SECONDS)
+            # The reader may be inside a call that waits for the broker.
+            core.tick()
 
     def _delivered(self, sent: int, error: KafkaError | None, message: Message) -> None:
         core = self._core
