@@ -2,8 +2,8 @@
 
     REFLEX_BIN=../../target/debug/reflex REFLEX_TEST_KAFKA=127.0.0.1:9092 REFLEX_TEST_KAFKA_PID=4711 python prove.py
 
-The broker must be fresh (the topics are made here) and is killed at the end, by its process id. The last line on standard
-output is the result as JSON; what does not hold is in `wrong`, and the exit code is 1.
+The broker must be fresh (the topics are made here) and is killed at the end, by its process id. The last line on
+standard output is the result as JSON; what does not hold is in `wrong`, and the exit code is 1.
 """
 
 from __future__ import annotations
@@ -244,7 +244,7 @@ def fifty_at_once(proof: Proof, fleet: Fleet, topics: Topics, how: str) -> None:
         if one["kind"].get("photo"):
             waits_ms.extend(degraded(proof, fleet, session_id, result, did))
         elif one["kind"].get("mail"):
-            proof.holds(f"{session_id} ends as without Reflex", type(result).__name__ == "MailServerDown", result)
+            proof.holds(f"{session_id} ends as without Reflex", type(result).__name__ == "MailServerDownError", result)
             proof.holds(f"{session_id} is not moved", not fleet.client.of(session_id, "override_applied"))
             proof.holds(f"{session_id} refunds once", did.get("issue_refund") == 1, did)
             failed = fleet.client.of(session_id, "node_failed")[-1][0]

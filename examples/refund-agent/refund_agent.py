@@ -59,7 +59,7 @@ class EvidenceAnalysis(BaseModel):
     amount_cents: int = Field(ge=0)
 
 
-class MailServerDown(Exception):
+class MailServerDownError(Exception):
     """No mail can be sent."""
 
 
@@ -201,7 +201,7 @@ class RefundAgent:
     def _confirm_refund(self, state: RefundState) -> RefundState:
         log = self._did(state, "confirm_refund")
         if state["request"].get("mail") == "down":
-            raise MailServerDown("no answer")
+            raise MailServerDownError("no answer")
         return {"log": log}
 
     def _log_refund_request(self, state: RefundState) -> RefundState:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import traceback
-from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -25,9 +24,8 @@ SETTINGS = Settings(budget_seconds=0.2)
 
 
 @pytest.fixture(autouse=True)
-def _fresh() -> Iterator[None]:
+def _fresh() -> None:
     forget_said()
-    yield
 
 
 def root(samples: Samples, client: FakeClient, saver: Any = None) -> ReflexGraph:

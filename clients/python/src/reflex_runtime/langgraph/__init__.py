@@ -9,8 +9,8 @@ app.invoke({"request": "..."}, {"configurable": {"thread_id": "sess_1234", "tena
 ```
 """
 
-from reflex_runtime.langgraph.graph import Paused, ReflexGraph, Settings
+from reflex_runtime.langgraph.graph import PausedError, ReflexGraph, Settings
 from reflex_runtime.langgraph.registry import Graphs, Node, Registered
 from reflex_runtime.langgraph.scope import Identity
 
-__all__ = ["Graphs", "Identity", "Node", "Paused", "ReflexGraph", "Registered", "Settings"]
+__all__ = ["Graphs", "Identity", "Node", "PausedError", "ReflexGraph", "Registered", "Settings"]

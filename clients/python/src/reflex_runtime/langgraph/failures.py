@@ -94,7 +94,7 @@ def outcome_unknown(error: BaseException) -> bool:
 
 
 def retry_state(policies: Sequence[RetryPolicy] | None, error: BaseException, attempt: int) -> tuple[str, int]:
-    """What becomes of the retries after this attempt failed, and how many attempts there are: as LangGraph decides it."""
+    """What becomes of the retries after this failed attempt, and how many there are at most: as LangGraph decides."""
     timed_out = isinstance(error, NodeTimeoutError)
     if not policies:
         return ("timeout" if timed_out else "no_policy"), 1

@@ -1,4 +1,4 @@
-"""`ReflexGraph`: a compiled graph that asks Reflex which schema to run, tells it what happens, and is moved when it fails."""
+"""`ReflexGraph`: a compiled graph that asks Reflex which schema to run, tells what happens, and is moved on failure."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ MOVES_MAX = 4
 """Moves of one run; the processor's own limit of interventions of a session is lower by default."""
 
 
-class Paused(Exception):
+class PausedError(Exception):
     """An override of kind `pause` covers this session: it waits, and the graph is not run."""
 
     def __init__(self, graph: str, resolution: Resolution) -> None:
@@ -52,6 +52,7 @@ class Settings:
     """Instead of `configurable`: session_id (else thread_id), tenant, region, app_version, attributes."""
 
     def identity(self, config: RunnableConfig, run_id: str) -> Identity:
+        """Who runs, by a run's configuration."""
         if self.identify is not None:
             return self.identify(config)
         configurable = config.get("configurable") or {}
@@ -151,8 +152,7 @@ class ReflexGraph:
         subgraph = self._primary.compiled
 
         def node(state: Any, config: RunnableConfig) -> Any:
-            assert subgraph is not None
-            return self.invoke(state, config)
+            return self.invoke(state, config) if subgraph is not None else state
 
         async def anode(state: Any, config: RunnableConfig) -> Any:
             return await self.ainvoke(state, config)
@@ -165,7 +165,7 @@ class ReflexGraph:
         plain = self._plain(input, config)
         try:
             return drive(self._start(plain))
-        except Paused:
+        except PausedError:
             raise
         except Exception as error:
             say_once("begin", error, "a run could not be watched")
@@ -175,7 +175,7 @@ class ReflexGraph:
         plain = self._plain(input, config)
         try:
             return await adrive(self._start(plain))
-        except Paused:
+        except PausedError:
             raise
         except Exception as error:
             say_once("begin", error, "a run could not be watched")
@@ -214,7 +214,7 @@ class ReflexGraph:
         if not saved:
             resolution = self._client.resolve(primary.graph, scope.context("start"))
             if resolution.kind == "pause":
-                raise Paused(primary.graph, resolution)
+                raise PausedError(primary.graph, resolution)
             scope, unknown = self._on(scope, resolution)
         observer.enter(scope)
         if not saved or failed_before:

@@ -1,4 +1,4 @@
-"""Moves a failed run to another graph on its own checkpoint: checks, settles what is pending, and says where to go on."""
+"""Moves a failed run to another graph on its own checkpoint: checks, settles what is pending, says where to go on."""
 
 from __future__ import annotations
 

@@ -43,6 +43,7 @@ class Attempt:
     """running, completed, in_progress (failed, will be tried again), cancelled, or an exhausted retry state."""
 
     def elapsed_ms(self) -> int:
+        """Since it began."""
         return round((time.monotonic() - self.began) * 1000)
 
 
@@ -101,6 +102,7 @@ class Observer(GraphCallbackHandler):
             return max(inside, default=0.0)
 
     def moved(self, namespace: str) -> None:
+        """The graph goes on elsewhere: its waits so far do not count."""
         with self._lock:
             self._waited.pop(namespace, None)
 
@@ -129,6 +131,7 @@ class Observer(GraphCallbackHandler):
         metadata: dict[str, Any] | None = None,
         **kwargs: Any,
     ) -> None:
+        """A node begins, or something inside one."""
         if not metadata or not any(tag.startswith(_STEP) for tag in tags or ()):
             return
         namespace = metadata.get("langgraph_checkpoint_ns")
@@ -159,6 +162,7 @@ class Observer(GraphCallbackHandler):
 
     @quietly(None)
     def on_chain_end(self, outputs: Any, *, run_id: UUID, **kwargs: Any) -> None:
+        """A node completed."""
         with self._lock:
             attempt = self._by_run.pop(run_id, None)
         if attempt is None:
@@ -178,6 +182,7 @@ class Observer(GraphCallbackHandler):
 
     @quietly(None)
     def on_chain_error(self, error: BaseException, *, run_id: UUID, **kwargs: Any) -> None:
+        """An attempt at a node failed, or was interrupted or cancelled."""
         with self._lock:
             attempt = self._by_run.pop(run_id, None)
         if attempt is None:
@@ -201,6 +206,7 @@ class Observer(GraphCallbackHandler):
         metadata: dict[str, Any] | None = None,
         **kwargs: Any,
     ) -> None:
+        """A tool is called."""
         attempt = self._attempt_of(metadata)
         if attempt is None:
             return
@@ -212,6 +218,7 @@ class Observer(GraphCallbackHandler):
 
     @quietly(None)
     def on_tool_end(self, output: Any, *, run_id: UUID, **kwargs: Any) -> None:
+        """A tool returned."""
         with self._lock:
             call = self._calls.pop(run_id, None)
         if call is None:
@@ -229,6 +236,7 @@ class Observer(GraphCallbackHandler):
 
     @quietly(None)
     def on_tool_error(self, error: BaseException, *, run_id: UUID, **kwargs: Any) -> None:
+        """A tool raised."""
         with self._lock:
             call = self._calls.pop(run_id, None)
             if call is not None and call.tool_call_id is not None and not isinstance(error, GraphBubbleUp):
@@ -248,6 +256,7 @@ class Observer(GraphCallbackHandler):
         metadata: dict[str, Any] | None = None,
         **kwargs: Any,
     ) -> None:
+        """A model is called."""
         self._model_started(run_id, metadata)
 
     @quietly(None)
@@ -261,15 +270,18 @@ class Observer(GraphCallbackHandler):
         metadata: dict[str, Any] | None = None,
         **kwargs: Any,
     ) -> None:
+        """A model is called."""
         self._model_started(run_id, metadata)
 
     @quietly(None)
     def on_llm_end(self, response: Any, *, run_id: UUID, **kwargs: Any) -> None:
+        """A model answered."""
         with self._lock:
             self._calls.pop(run_id, None)
 
     @quietly(None)
     def on_llm_error(self, error: BaseException, *, run_id: UUID, **kwargs: Any) -> None:
+        """A model call failed."""
         with self._lock:
             call = self._calls.pop(run_id, None)
         if call is not None and not isinstance(error, (GraphBubbleUp, asyncio.CancelledError)):
@@ -278,6 +290,7 @@ class Observer(GraphCallbackHandler):
 
     @quietly(None)
     def on_interrupt(self, event: GraphInterruptEvent) -> None:
+        """A graph waits for somebody: it has neither completed nor failed."""
         scope = self._scopes.get("|".join(event.checkpoint_ns))
         if scope is not None:
             scope.interrupted = True

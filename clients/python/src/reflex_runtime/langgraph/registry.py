@@ -61,6 +61,7 @@ class Node:
 
     @property
     def acts(self) -> bool:
+        """Whether it does something outside."""
         return self.mutating or self.irreversible
 
 
@@ -79,13 +80,16 @@ class Registered:
 
     @property
     def name(self) -> str:
+        """The name in the reference."""
         return self.schema_ref.rpartition(":")[0]
 
     @property
     def version(self) -> str:
+        """The version in the reference."""
         return self.schema_ref.rpartition(":")[2]
 
     def node(self, name: str) -> Node:
+        """What is known of a node."""
         return self.nodes.get(name, NOTHING_KNOWN)
 
 
@@ -131,6 +135,7 @@ class Graphs:
         return registered
 
     def get(self, schema_ref: str | None) -> Registered | None:
+        """The graph of that reference."""
         return self._by_ref.get(schema_ref) if schema_ref is not None else None
 
     def holding(self, compiled: Any) -> Registered | None:
@@ -138,6 +143,7 @@ class Graphs:
         return next((one for one in self._by_ref.values() if one.compiled is compiled), None)
 
     def schema_refs(self) -> list[str]:
+        """Every reference that can be loaded; what `client.runtime_started` announces."""
         return sorted(self._by_ref)
 
     def manifest(self) -> dict[str, Any]:

@@ -51,6 +51,7 @@ class Place:
 
     @property
     def can_move(self) -> bool:
+        """Whether what was collected is kept somewhere."""
         return self.checkpointer is not None and self.thread_id is not None
 
     def config(self, metadata: Mapping[str, Any] | None = None) -> RunnableConfig:

@@ -25,6 +25,7 @@ class Identity:
     attributes: Mapping[str, Any] = field(default_factory=dict)
 
     def fields(self) -> dict[str, Any]:
+        """Its cohort dimensions, as events have them."""
         said = {name: getattr(self, name) for name in DIMENSIONS}
         if self.attributes:
             said["attributes"] = dict(self.attributes)
@@ -53,6 +54,7 @@ class Scope:
 
     @property
     def graph(self) -> str:
+        """The name the run resolves by."""
         return self.running.graph
 
     def context(self, phase: str) -> dict[str, Any]:
@@ -105,4 +107,5 @@ class Scope:
             say_once("emit", error, "an event could not be sent")
 
     def elapsed_ms(self) -> int:
+        """Since the run began."""
         return round((time.monotonic() - self.began) * 1000)
