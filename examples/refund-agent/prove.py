@@ -238,7 +238,8 @@ def fifty_at_once(proof: Proof, fleet: Fleet, topics: Topics, how: str) -> None:
     began = time.monotonic()
     results = fleet.run(plans, how)
     proof.note(**{f"{how}_seconds_all": round(time.monotonic() - began, 2)})
-    waits_ms, refused_ms = [], []
+    waits_ms: list[float] = []
+    refused_ms: list[float] = []
     for session_id, one in plans.items():
         did, result = fleet.agent.world.of(session_id), results[session_id]
         if one["kind"].get("photo"):

@@ -347,8 +347,12 @@ class ReflexGraph:
         if moved.scope is not None:
             observer.enter(moved.scope)
             observer.moved(scope.namespace)
-            self._client.override_applied(override, **moved.scope.report())
+            self._applied(moved.scope, override)
         return replace(moved, cause=error)
+
+    @quietly(None)
+    def _applied(self, scope: Scope, override: Override) -> None:
+        self._client.override_applied(override, **scope.report())
 
     def _refuse(self, scope: Scope, override: Override, refused: Refused) -> None:
         said = {"detail": refused.detail} if refused.detail is not None else {}

@@ -90,7 +90,7 @@ class Intervention(Protocol):
     """An intervention that was applied."""
 
     @property
-    def intervention_id(self) -> str:
+    def intervention_id(self) -> str | None:
         """The intervention."""
 
     @property
