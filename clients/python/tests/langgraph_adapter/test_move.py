@@ -10,13 +10,14 @@ from typing import Any
 import pytest
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.checkpoint.sqlite import SqliteSaver
+from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
 from langgraph.graph import START, StateGraph
 from langgraph.types import Command, interrupt
 
 from reflex_runtime.langgraph import Graphs, ReflexGraph, Settings
 from reflex_runtime.langgraph.quiet import forget_said
 
-from .fakes import FakeClient, FakeOverride, FakeResume
+from .fakes import FakeClient, FakeOverride, FakeResolution, FakeResume
 from .samples import DEGRADE, RESCUED, Samples, State
 
 CONFIG: Any = {"configurable": {"thread_id": "sess_1", "tenant": "t-7"}}
@@ -135,6 +136,43 @@ def test_a_subgraph_is_moved_on_a_saver_that_serialises(kind: str) -> None:
     with SqliteSaver.from_conn_string(":memory:") as saver:
         run(Parent(samples, client, kind, saver).app, "invoke", {"log": []})
     assert [name for name in samples.ran if name != "beside"] == ["before", *RESCUED, "after"]
+
+
+@pytest.mark.parametrize("kind", ["root", "subgraph", "as_node"])
+def test_an_asynchronous_saver_is_only_awaited(kind: str) -> None:
+    async def go() -> None:
+        async with AsyncSqliteSaver.from_conn_string(":memory:") as saver:
+            app = root(samples, client, saver) if kind == "root" else Parent(samples, client, kind, saver).app
+            await app.ainvoke({"log": []}, CONFIG)
+
+    samples, client = Samples(), FakeClient(DEGRADE)
+    asyncio.run(go())
+    assert [name for name in samples.ran if name in RESCUED] == RESCUED
+
+
+@pytest.mark.parametrize("kind", ["root", "subgraph", "as_node"])
+@pytest.mark.parametrize("durability", ["sync", "async", "exit"])
+def test_a_run_is_moved_however_late_its_checkpoints_are_written(kind: str, durability: Any) -> None:
+    samples, client = Samples(), FakeClient(DEGRADE)
+    app = root(samples, client) if kind == "root" else Parent(samples, client, kind).app
+    result = app.invoke({"log": []}, CONFIG, durability=durability)
+    assert [name for name in samples.ran if name in RESCUED] == RESCUED
+    assert result["refund_request"] == "order 17"
+
+
+@pytest.mark.parametrize("kind", ["subgraph", "as_node"])
+def test_a_stream_of_subgraphs_goes_on_in_the_same_namespace(kind: str) -> None:
+    samples, client = Samples(), FakeClient(DEGRADE)
+    app = Parent(samples, client, kind).app
+    chunks = list(app.stream({"log": []}, CONFIG, stream_mode="updates", subgraphs=True))
+    inside = {namespace for namespace, update in chunks if set(update) & set(RESCUED)}
+    assert len(inside) == 1
+    assert [next(iter(update)) for namespace, update in chunks if namespace] == [
+        "identify_order",
+        "request_evidence",
+        "log_refund_request",
+        "hand_to_person",
+    ]
 
 
 @pytest.mark.parametrize("kind", ["root", "subgraph", "as_node"])
@@ -365,3 +403,37 @@ def test_a_failed_run_can_be_tried_again_as_without_reflex() -> None:
     assert samples.ran == ["evaluate_evidence", "issue_refund"]
     assert len({event["run_id"] for event in client.events}) == 1
     assert len(client.of("graph_started")) == 2
+
+
+def test_a_run_on_a_graph_that_is_not_there_any_more_goes_on_with_the_original() -> None:
+    saver, samples = InMemorySaver(), Samples()
+    builder = StateGraph(State)
+    builder.add_node("request_evidence", samples.node("old request_evidence"))
+    builder.add_edge(START, "request_evidence")
+    old = Graphs()
+    old.register("refund_graph:v0", builder.compile(checkpointer=saver, interrupt_before=["request_evidence"]))
+    ReflexGraph(FakeClient(), old, "refund_graph:v0").invoke({"log": []}, CONFIG)
+    samples.total, client = 3, FakeClient()
+    root(samples, client, saver).invoke(None, CONFIG)
+    assert samples.ran == ["request_evidence", "evaluate_evidence", "issue_refund"]
+    assert {event["schema_ref"] for event in client.events} == {"refund_graph:v1"}
+
+
+def test_a_subgraph_on_its_own_graph_does_not_inherit_its_parents_override() -> None:
+    samples, saver = Samples(total=3), InMemorySaver()
+    graphs = samples.graphs()
+    refund = graphs.get("refund_graph:v1")
+    assert refund is not None
+    stop = StateGraph(State)
+    stop.add_node("refund", refund.compiled)
+    stop.add_edge(START, "refund")
+    for version in ("v1", "v2"):
+        graphs.register(f"order_graph:{version}", stop.compile(checkpointer=saver), graph="order_graph")
+    client = FakeClient()
+    client.resolutions["order_graph"] = FakeResolution("order_graph:v2", "degraded", override_id="ovr_c")
+    ReflexGraph(client, graphs, "order_graph:v1", SETTINGS).invoke({"log": []}, CONFIG)
+    config: Any = {"configurable": {"thread_id": "sess_1"}}
+    said = [saved.metadata for saved in saver.list(config) if saved.config["configurable"]["checkpoint_ns"]]
+    assert said
+    assert {one["reflex_override_id"] for one in said} == {""}
+    assert {event.get("override_id") for event in client.events if event["graph"] == "refund_graph"} == {None}

@@ -198,17 +198,21 @@ class ReflexGraph:
         observer = observer_in(plain.config) or Observer(messages=self._settings.messages)
         saved, failed_before = yield from self._saved(plain)
         run_id = str(saved.get("reflex_run_id") or self._new_run_id(plain))
-        running = self._graphs.get(saved.get("reflex_schema_ref")) or primary
+        running = self._graphs.get(saved.get("reflex_schema_ref"))
+        if saved and running is None:
+            say_once("resume", None, f"{saved.get('reflex_schema_ref')}, which a run is on, is not registered here")
+            saved = {"reflex_run_id": run_id}
+        override_id = saved.get("reflex_override_id") or None
         scope = Scope(
             client=self._client,
             identity=self._settings.identity(plain.config, run_id),
-            running=running,
+            running=running or primary,
             run_id=run_id,
             namespace=place.namespace,
             graph_version=primary.version,
             route=saved.get("reflex_route") or "primary",
-            override_id=saved.get("reflex_override_id") or None,
-            override_attempt=saved.get("reflex_override_attempt") if saved.get("reflex_override_id") else None,
+            override_id=override_id,
+            override_attempt=saved.get("reflex_override_attempt") if override_id is not None else None,
         )
         unknown: Resolution | None = None
         if not saved:

@@ -72,15 +72,14 @@ class Scope:
 
     def metadata(self) -> dict[str, Any]:
         """What a checkpoint must say, so that another process goes on where this one stopped."""
-        said: dict[str, Any] = {
+        # All of it, always: a subgraph inherits what its parent's configuration says.
+        return {
             "reflex_run_id": self.run_id,
             "reflex_schema_ref": self.running.schema_ref,
             "reflex_route": self.route,
+            "reflex_override_id": self.override_id or "",
+            "reflex_override_attempt": self.override_attempt or 0,
         }
-        if self.override_id is not None:
-            said["reflex_override_id"] = self.override_id
-            said["reflex_override_attempt"] = self.override_attempt or 0
-        return said
 
     def report(self) -> dict[str, Any]:
         """The fields of every event of this run; also what the client's reports take."""
