@@ -1,12 +1,18 @@
-"""A real Kafka of one node for a test: started from jars, killed with the test."""
+"""A real Kafka of one node for a test: started from jars, killed with the test.
+
+python tests/broker.py JARS COMMAND…        runs a command with REFLEX_TEST_KAFKA and REFLEX_TEST_KAFKA_JARS set
+"""
 
 import base64
 import contextlib
 import ctypes
+import os
 import shutil
 import signal
 import socket
 import subprocess
+import sys
+import tempfile
 import time
 import uuid
 from pathlib import Path
@@ -108,3 +114,20 @@ class Broker:
         """Goes on."""
         if self._process is not None:
             self._process.send_signal(signal.SIGCONT)
+
+
+def main() -> int:
+    """Runs a command beside a broker; its exit code."""
+    jars, command = sys.argv[1], sys.argv[2:]
+    with tempfile.TemporaryDirectory(prefix="reflex-kafka-") as folder:
+        broker = Broker(Path(jars), Path(folder) / "kafka")
+        try:
+            broker.start()
+            environment = {**os.environ, "REFLEX_TEST_KAFKA": broker.address, "REFLEX_TEST_KAFKA_JARS": jars}
+            return subprocess.run(command, env=environment, check=False).returncode
+        finally:
+            broker.kill()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
