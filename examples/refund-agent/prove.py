@@ -1,14 +1,18 @@
 """Proves the refund agent end to end: a real broker, a real `reflex run`, fifty customers at once, and what may fail.
 
-    REFLEX_BIN=../../target/debug/reflex REFLEX_TEST_KAFKA=127.0.0.1:9092 REFLEX_TEST_KAFKA_PID=4711 python prove.py
+    REFLEX_BIN=../../target/debug/reflex REFLEX_TEST_KAFKA_JARS=../../target/tmp/kafka/jars python prove.py
 
-The broker must be fresh (the topics are made here) and is killed at the end, by its process id. The last line on
-standard output is the result as JSON; what does not hold is in `wrong`, and the exit code is 1.
+Starts a broker of its own from the jars of Kafka, and kills it on the way. With REFLEX_TEST_KAFKA=host:port and
+REFLEX_TEST_KAFKA_PID it takes that one instead, which must be fresh, and kills it all the same. With
+REFLEX_PROVE_TRANSPORT=http the agent knows the processor's address only; what needs a client of Kafka is left out then.
+
+The last line on standard output is the result as JSON; what does not hold is in `wrong`, and the exit code is 1.
 """
 
 from __future__ import annotations
 
 import asyncio
+import importlib
 import json
 import os
 import signal
@@ -22,7 +26,7 @@ import urllib.request
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from datetime import datetime, timedelta, timezone
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +40,10 @@ HERE = Path(__file__).parent
 BUDGET_SECONDS = 5.0
 SHORT_BUDGET_SECONDS = 1.5
 SESSIONS = 50
+PACE_SECONDS = 0.02
+"""Between the starts of two sessions: all of them run at once for most of the time."""
+THINK_SECONDS = 0.4
+"""What the model takes for an answer."""
 DEGRADED = "degraded_refund_graph:v1"
 
 
@@ -143,7 +151,7 @@ class Topics:
             separators=(",", ":"),
             sort_keys=True,
         )
-        now = datetime.now(timezone.utc)
+        now = datetime.now(UTC)
         ends = now + timedelta(seconds=seconds)
         record = {
             "override_id": f"ovr_force_{region}",
@@ -177,7 +185,7 @@ class Fleet:
     """The agent, its client, and sessions by the dozen."""
 
     def __init__(self, client: Watching, budget_seconds: float) -> None:
-        self.agent = RefundAgent()
+        self.agent = RefundAgent(think_seconds=THINK_SECONDS)
         self.client = client
         settings = Settings(app_version="6.4.1", budget_seconds=budget_seconds)
         self.app = ReflexGraph(client, self.agent.graphs, "order_graph:v1", settings)
@@ -187,23 +195,32 @@ class Fleet:
         if how == "async":
             return asyncio.run(self._together(plans))
         with ThreadPoolExecutor(max_workers=len(plans)) as pool:
-            results = pool.map(lambda plan: self._one(*plan), plans.items())
-            return dict(zip(plans, results, strict=True))
+            running = []
+            for one in plans.values():
+                running.append(pool.submit(self._one, one))
+                time.sleep(PACE_SECONDS)
+            return dict(zip(plans, (future.result() for future in running), strict=True))
 
-    def _one(self, session_id: str, plan: dict[str, Any]) -> Any:
+    def _one(self, one: dict[str, Any]) -> Any:
         try:
-            return self.app.invoke(plan["given"], plan["config"])
+            return self.app.invoke(one["given"], one["config"])
         except Exception as error:
             return error
 
     async def _together(self, plans: Mapping[str, dict[str, Any]]) -> dict[str, Any]:
-        async def one(plan: dict[str, Any]) -> Any:
+        async def run_one(one: dict[str, Any]) -> Any:
             try:
-                return await self.app.ainvoke(plan["given"], plan["config"])
+                return await self.app.ainvoke(one["given"], one["config"])
             except Exception as error:
                 return error
 
-        return dict(zip(plans, await asyncio.gather(*map(one, plans.values())), strict=True))
+        # The nodes are ordinary functions: they run in the loop's threads.
+        asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(max_workers=len(plans)))
+        running = []
+        for one in plans.values():
+            running.append(asyncio.create_task(run_one(one)))
+            await asyncio.sleep(PACE_SECONDS)
+        return dict(zip(plans, await asyncio.gather(*running), strict=True))
 
 
 def plan(session_id: str, number: int, region: str = "eu-west", **kind: str) -> dict[str, Any]:
@@ -374,16 +391,35 @@ def without_kafka(proof: Proof, fleet: Fleet, topics: Topics, kill: Callable[[],
     proof.note(without_kafka_seconds=round(time.monotonic() - began, 2))
     for session_id in plans:
         proof.holds(f"{session_id} starts degraded", "refund_request" in results[session_id], results[session_id])
-    proof.holds("it served before its end", datetime.now(timezone.utc) < ends)
-    while resolved() == DEGRADED and datetime.now(timezone.utc) < ends + timedelta(seconds=10):
+    proof.holds("it served before its end", datetime.now(UTC) < ends)
+    while resolved() == DEGRADED and datetime.now(UTC) < ends + timedelta(seconds=10):
         time.sleep(0.005)
-    late_ms = (datetime.now(timezone.utc) - ends).total_seconds() * 1000
+    late_ms = (datetime.now(UTC) - ends).total_seconds() * 1000
     proof.holds("it ends on time", -500 < late_ms < 500, late_ms)
     proof.note(expired_late_ms=round(late_ms, 1))
     after = fleet.run({"dark-after": plan("dark-after", 7, "ap-south")}, "threads")["dark-after"]
     proof.holds("then the original path runs", "refund" in after, after)
     lost = fleet.run({"dark-lost": plan("dark-lost", 8, photo="blurred")}, "threads")["dark-lost"]
     proof.holds("and fails as without Reflex", type(lost).__name__ == "ValidationError", lost)
+
+
+@contextmanager
+def broker() -> Iterator[tuple[str, Callable[[], None]]]:
+    """A broker's address, and what kills it."""
+    given = os.environ.get("REFLEX_TEST_KAFKA")
+    if given:
+        pid = int(os.environ["REFLEX_TEST_KAFKA_PID"])
+        yield given, lambda: os.kill(pid, signal.SIGKILL)
+        return
+    sys.path.insert(0, str(HERE.parents[1] / "clients" / "python" / "tests"))
+    started = importlib.import_module("broker").Broker
+    with tempfile.TemporaryDirectory(prefix="refund-agent-kafka-") as folder:
+        own = started(Path(os.environ["REFLEX_TEST_KAFKA_JARS"]), Path(folder) / "kafka")
+        own.start()
+        try:
+            yield own.address, own.kill
+        finally:
+            own.kill()
 
 
 def free_port() -> int:
@@ -415,8 +451,12 @@ def _ready(running: Processor, http: str | None) -> bool:
 
 def main() -> int:
     """Everything, in order."""
-    binary, kafka = os.environ["REFLEX_BIN"], os.environ["REFLEX_TEST_KAFKA"]
-    pid = int(os.environ["REFLEX_TEST_KAFKA_PID"])
+    binary = os.environ["REFLEX_BIN"]
+    with broker() as (kafka, kill):
+        return prove(binary, kafka, kill)
+
+
+def prove(binary: str, kafka: str, kill: Callable[[], None]) -> int:
     over_http = os.environ.get("REFLEX_PROVE_TRANSPORT", "kafka") == "http"
     proof, topics = Proof(), Topics(kafka)
     subprocess.run(
@@ -428,7 +468,7 @@ def main() -> int:
         wait_until("the client", 30, lambda: client.wait_ready(1.0))
         fleet = Fleet(client, BUDGET_SECONDS)
         client.runtime_started(fleet.agent.graphs.schema_refs())
-        proof.note(transport="http" if over_http else "kafka")
+        proof.note(transport="http" if over_http else "kafka", load_average=round(os.getloadavg()[0], 1))
         fleet.run({"warm": plan("warm", 1, photo="blurred")}, "threads")
         for how in ("threads", "async"):
             fifty_at_once(proof, fleet, topics, how)
@@ -439,7 +479,7 @@ def main() -> int:
         running.stop()
         alone = Fleet(client, SHORT_BUDGET_SECONDS)
         without_processor(proof, alone)
-        without_kafka(proof, alone, topics, lambda: os.kill(pid, signal.SIGKILL))
+        without_kafka(proof, alone, topics, kill)
         return finish(proof, client)
 
 

@@ -16,6 +16,7 @@ import json
 import operator
 import sys
 import threading
+import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -66,6 +67,8 @@ class MailServerDownError(Exception):
 class ScriptedModel(SimpleChatModel):
     """Stands in for a model that reads photos: no network, and always wrong about blurred ones."""
 
+    think_seconds: float = 0.0
+
     @property
     def _llm_type(self) -> str:
         return "scripted"
@@ -73,6 +76,7 @@ class ScriptedModel(SimpleChatModel):
     def _call(
         self, messages: list[BaseMessage], stop: list[str] | None = None, run_manager: Any = None, **kwargs: Any
     ) -> str:
+        time.sleep(self.think_seconds)
         if "blurred" in str(messages[-1].content):
             return json.dumps({"damaged": "hard to say", "amount_cents": "a lot"})
         return json.dumps({"damaged": True, "amount_cents": 1995})
@@ -100,9 +104,9 @@ RETRIES = RetryPolicy(max_attempts=3, initial_interval=0.01, backoff_factor=1.0,
 class RefundAgent:
     """The graphs, and what their nodes do."""
 
-    def __init__(self, saver: BaseCheckpointSaver[Any] | None = None) -> None:
+    def __init__(self, saver: BaseCheckpointSaver[Any] | None = None, think_seconds: float = 0.0) -> None:
         self.world = World()
-        self.model = ScriptedModel()
+        self.model = ScriptedModel(think_seconds=think_seconds)
         self.graphs = Graphs()
         refund = self._refund()
         self.graphs.register("refund_graph:v1", refund)
