@@ -16,6 +16,7 @@ pub mod http;
 pub mod import;
 mod lines;
 mod logging;
+mod order;
 mod pipe;
 pub mod publish;
 pub mod ready;
