@@ -12,9 +12,11 @@ pub mod engine_config;
 pub mod exit;
 mod failure;
 pub mod freeze;
+pub mod http;
 pub mod import;
 mod lines;
 mod logging;
+mod order;
 mod pipe;
 pub mod publish;
 pub mod ready;
@@ -26,6 +28,7 @@ pub mod run;
 pub mod settings;
 mod table;
 pub mod test;
+pub mod token;
 pub mod topics;
 pub mod trail;
 pub mod validate;
@@ -127,6 +130,10 @@ enum Verb {
     Demo(demo::Args),
     /// Read events, publish interventions and overrides, until stopped.
     Run,
+    /// Answer over HTTP at --http, and decide nothing: any number of these may run.
+    Serve,
+    /// Make a token for HTTP, and its entry for the file http_tokens.
+    Token(token::Args),
     /// Decide again what the tape says was decided, and compare every byte: exit 1 where something differs.
     Verify(verify::Args),
     /// Ask the process of `reflex run` at --http whether it is ready: exit 0 yes, 1 no.
@@ -179,6 +186,8 @@ fn dispatch(verb: Verb, resolved: &Resolved, out: &mut dyn Write) -> Result<Exit
     match verb {
         Verb::Demo(args) => demo::run(&args, resolved.settings.output != Output::Table, &run::stop_flag()?, out),
         Verb::Run => run::run(resolved),
+        Verb::Serve => http::run(resolved),
+        Verb::Token(args) => token::run(&args, resolved.settings.output != Output::Table, out),
         Verb::Verify(args) => verify::run(&args, resolved, out),
         Verb::Ready(args) => ready::run(&args, &resolved.settings.http, out),
         Verb::Doctor(args) => doctor::run(args, resolved, out),

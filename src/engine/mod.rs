@@ -14,6 +14,7 @@
 //!  shown ──── counters, log, health and lag, for the outside
 //!  operator ─ what verbs of operators read and write
 //!  publish ── a feed of events
+//!  follow ─── compacted topics as tables
 //! ```
 //!
 //! State is in memory and in changelogs: what changed goes there in the transaction of the effects, and a task is restored
@@ -25,6 +26,7 @@ mod commit;
 pub mod config;
 mod error;
 mod failpoint;
+pub mod follow;
 mod group;
 pub mod home;
 mod native;
