@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use crate::cli::doctor::Line;
+use crate::cli::doctor::{Line, State};
 use crate::cli::engine_config::cluster;
 use crate::cli::exit::{Exit, Failure};
 use crate::cli::settings::Resolved;
@@ -11,6 +11,7 @@ use crate::cli::topics::{self, Checked};
 use crate::engine::EngineError;
 use crate::engine::cluster::acls::{Acl, Principal, Resource, needed};
 use crate::engine::cluster::admin::{Admin, Configs};
+use crate::engine::cluster::findings::TRANSACTION_STATE;
 
 const BROKERS: &str = "brokers";
 const TOPICS: &str = "topics";
@@ -33,7 +34,8 @@ pub fn check(resolved: &Resolved) -> Vec<Line> {
     });
     match asked {
         Err(failure) => vec![Line::failed(BROKERS, failure.exit, &failure.message).remedy(
-            "start it, or say with --bootstrap-servers where it is; with security: the [kafka] table of the settings",
+            "start it, or say with --bootstrap-servers where it is; a user, a password or a certificate that it does not take \
+             looks the same ([kafka] of the settings)",
         )],
         Ok(Err(EngineError::NotPermitted(_))) => {
             let words = format!("{servers}: reachable; its release is not known: describing brokers is not permitted");
@@ -56,12 +58,49 @@ fn release(servers: &str, brokers: &BTreeMap<i32, Configs>) -> Line {
         .remedy("without verified transactions a late request of a dead process may leave one open for ever")
 }
 
-/// Whether topics are as planned.
+/// Whether topics are as planned. A topic that who asks may not see is not taken for one that is missing: brokers leave
+/// both out of what they list.
 pub fn topics(resolved: &Resolved) -> Vec<Line> {
-    match admin(resolved).and_then(|admin| topics::check(resolved, &admin)) {
-        Ok(checked) => lines_of(checked),
-        Err(failure) => vec![Line::of(TOPICS, &failure)],
-    }
+    let names = names(resolved);
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    let asked = admin(resolved).and_then(|admin| {
+        let unseen = unseen(&admin.permitted(&names)?);
+        if unseen.is_empty() {
+            return topics::check(resolved, &admin).map(lines_of);
+        }
+        let all: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
+        let there = admin.existing(&all)?;
+        let missing = all.into_iter().filter(|name| !there.contains_key(name) && !unseen.contains(name)).collect();
+        Ok(lines_of_seen(missing, &unseen))
+    });
+    asked.unwrap_or_else(|failure| vec![Line::of(TOPICS, &failure)])
+}
+
+/// Every topic that somebody needs.
+fn names(resolved: &Resolved) -> BTreeSet<String> {
+    let settings = &resolved.settings;
+    let acls = needed(&settings.topics.names(), &settings.group).into_iter();
+    let names = acls.filter_map(|acl| match acl.resource {
+        Resource::Topics(names) => Some(names),
+        _ => None,
+    });
+    // Kafka's own is no topic of ours.
+    names.flatten().filter(|name| name != TRANSACTION_STATE).collect()
+}
+
+fn unseen(permitted: &BTreeMap<String, BTreeSet<&'static str>>) -> BTreeSet<String> {
+    permitted.iter().filter(|(_, may)| may.is_empty()).map(|(name, _)| name.clone()).collect()
+}
+
+fn lines_of_seen(missing: Vec<String>, unseen: &BTreeSet<String>) -> Vec<Line> {
+    let checked = Checked { missing, differing: Vec::new(), findings: Vec::new(), hidden: Vec::new(), count: 0 };
+    let missing = lines_of(checked).into_iter().filter(|line| line.state == State::Failed);
+    let some: Vec<&str> = unseen.iter().take(3).map(String::as_str).collect();
+    let more = if unseen.len() > some.len() { ", …" } else { "" };
+    let words = format!("not checked: this principal may not see {} topics: {}{more}", unseen.len(), some.join(", "));
+    missing
+        .chain([Line::warning(TOPICS, words).remedy("as a topic admin they can be checked (`reflex topics acls`)")])
+        .collect()
 }
 
 fn lines_of(checked: Checked) -> Vec<Line> {
@@ -94,15 +133,8 @@ fn lines_of(checked: Checked) -> Vec<Line> {
 pub fn permissions(resolved: &Resolved) -> Vec<Line> {
     let settings = &resolved.settings;
     let acls = needed(&settings.topics.names(), &settings.group);
-    let names: BTreeSet<&str> = acls
-        .iter()
-        .filter_map(|acl| match &acl.resource {
-            Resource::Topics(names) => Some(names.iter().map(String::as_str)),
-            _ => None,
-        })
-        .flatten()
-        .collect();
-    let names: Vec<&str> = names.into_iter().collect();
+    let names = names(resolved);
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
     match admin(resolved).and_then(|admin| Ok(admin.permitted(&names)?)) {
         Ok(permitted) => vec![roles(&acls, &permitted)],
         Err(failure) => vec![Line::of(PERMISSIONS, &failure)],
@@ -156,7 +188,6 @@ fn roles(acls: &[Acl], permitted: &BTreeMap<String, BTreeSet<&'static str>>) -> 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cli::doctor::State;
     use crate::engine::TopicNames;
 
     #[test]
@@ -190,6 +221,16 @@ mod tests {
         assert!(reader.words.contains("runtime-producer (lacks Write+Describe on reflex.events)"), "{}", reader.words);
         assert_eq!(roles(&acls, &permitted(&|_| vec![])).state, State::Warning);
         assert_eq!(roles(&acls, &permitted(&|_| vec!["Describe"])).state, State::Warning);
+    }
+
+    #[test]
+    fn topics_that_may_not_be_seen_are_not_taken_for_missing() {
+        let unseen = ["a", "b", "c", "d"].map(str::to_owned).into();
+        let lines = lines_of_seen(vec!["gone".into()], &unseen);
+        let states: Vec<_> = lines.iter().map(|line| (line.state, line.words.as_str())).collect();
+        let words = "not checked: this principal may not see 4 topics: a, b, c, …";
+        assert_eq!(states, [(State::Failed, "1 missing: gone"), (State::Warning, words)]);
+        assert_eq!(lines_of_seen(Vec::new(), &unseen).len(), 1);
     }
 
     #[test]

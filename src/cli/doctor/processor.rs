@@ -20,13 +20,14 @@ pub fn check(resolved: &Resolved) -> Vec<Line> {
 }
 
 fn judge(name: &str, found: &Group) -> Line {
-    let Group { state, members, hosts, behind, unread } = found;
+    let Group { state, members, hosts, behind, unseen, unread } = found;
+    let behind_words = if *unseen > 0 { "lag not known".to_owned() } else { format!("{behind} records behind") };
     if *members == 0 {
-        let line = Line::failed(CHECK, Exit::Found, format_args!("nobody is in group {name}, {behind} records behind"));
+        let line = Line::failed(CHECK, Exit::Found, format_args!("nobody is in group {name}, {behind_words}"));
         return line.remedy("start `reflex run`; does it run under another --group?");
     }
     let hosts: Vec<&str> = hosts.iter().map(String::as_str).collect();
-    let words = format!("group {name}: {members} workers on {}, {behind} records behind", hosts.join(", "));
+    let words = format!("group {name}: {members} workers on {}, {behind_words}", hosts.join(", "));
     if state != "Stable" {
         return Line::warning(CHECK, format_args!("{words}; it is {state}"))
             .remedy("it assigns its tasks at this moment; if that lasts, workers come and go: look at their logs");
@@ -47,7 +48,7 @@ mod tests {
     fn a_group_without_members_fails_and_one_far_behind_warns() {
         let found = |state: &str, members, behind, unread| {
             let hosts = ["10.0.0.1".to_owned()].into();
-            judge("g", &Group { state: state.into(), members, hosts, behind, unread }).state
+            judge("g", &Group { state: state.into(), members, hosts, behind, unseen: 0, unread }).state
         };
         assert_eq!(found("Stable", 2, 7, 0), State::Ok);
         assert_eq!(found("Empty", 0, 7, 0), State::Failed);

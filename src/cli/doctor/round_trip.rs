@@ -32,7 +32,7 @@ pub fn check(args: Args, resolved: &Resolved, active: Option<&Arc<Registry>>, to
     let trip = match Trip::begin(args, resolved) {
         Ok(trip) => trip,
         Err(failure) => {
-            told.lines([Line::of(CLOCK, &failure), Line::warning(TRIP, "not made: nothing can be published")]);
+            told.lines([Line::of(CLOCK, &failure), unpublishable()]);
             return;
         }
     };
@@ -40,9 +40,12 @@ pub fn check(args: Args, resolved: &Resolved, active: Option<&Arc<Registry>>, to
     let clock = trip.clock(lateness_ms_max);
     let could_publish = clock.is_ok();
     told.line(clock.unwrap_or_else(|error| Line::of(CLOCK, &error)));
-    let Some(registry) = active.filter(|_| could_publish) else {
-        let why = if could_publish { "no registry version is active" } else { "nothing can be published" };
-        told.line(Line::warning(TRIP, format_args!("not made: {why}")));
+    if !could_publish {
+        told.line(unpublishable());
+        return;
+    }
+    let Some(registry) = active else {
+        told.line(Line::warning(TRIP, "not made: no registry version is active"));
         return;
     };
     let tenant = Some(resolved.settings.input.tenant.as_str()).filter(|tenant| !tenant.is_empty());
@@ -203,6 +206,11 @@ impl Trip {
             self.session_id, came.override_id
         )))
     }
+}
+
+fn unpublishable() -> Line {
+    Line::warning(TRIP, "not made: nothing can be published")
+        .remedy("it needs the permissions of a runtime-producer and of an operator (`reflex topics acls`)")
 }
 
 fn why() -> Why {

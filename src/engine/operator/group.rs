@@ -21,6 +21,8 @@ pub struct Group {
     pub hosts: BTreeSet<String>,
     /// Records of the inputs that are not committed yet; the end markers of transactions count.
     pub behind: u64,
+    /// Inputs that are not there, or that who asks may not see.
+    pub unseen: usize,
     /// Input partitions without a committed offset that hold records.
     pub unread: usize,
 }
@@ -28,7 +30,7 @@ pub struct Group {
 /// Asks for the group of the configuration.
 ///
 /// # Errors
-/// No broker answers, it does not permit the question, or an input is missing.
+/// No broker answers, or it does not permit the question.
 pub fn group(config: &Config) -> Result<Group, EngineError> {
     const DOING: &str = "asking for the group";
     let consumer: BaseConsumer<Logs> = create(&reader(config), Logs)?;
@@ -45,7 +47,13 @@ pub fn group(config: &Config) -> Result<Group, EngineError> {
             .extend(group.members().iter().map(|member| member.client_host().trim_start_matches('/').to_owned()));
     }
     for topic in config.topics.inputs() {
-        let bounds = bounds(config, topic)?;
+        let bounds = match bounds(config, topic) {
+            Err(EngineError::TopicMissing(_)) => {
+                found.unseen += 1;
+                continue;
+            }
+            other => other?,
+        };
         let mut asked = TopicPartitionList::new();
         for partition in bounds.keys() {
             asked.add_partition(topic, *partition);
