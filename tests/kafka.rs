@@ -23,6 +23,7 @@ mod kafka {
     mod dlq;
     mod durable;
     mod faults;
+    mod http;
     mod ops;
     mod ops_topics;
     mod recreated;

@@ -35,7 +35,7 @@ fn pages_of_other_origins_may_not_ask() {
     ] {
         assert_eq!(ask(foreign), 403, "{foreign}");
     }
-    assert_eq!(served.metric("reflex_http_refused_total{what=\"origin\"}"), 7.0);
+    assert_eq!(served.metric("reflex_http_refused_total{code=\"origin\"}"), 7.0);
 }
 
 #[test]
