@@ -6,6 +6,7 @@ selected = session_id not empty and bucket < threshold(percentage)
 """
 
 import math
+from struct import unpack_from
 
 BUCKETS = 100_000
 """Buckets in all: the grain of a percentage is 0.001."""
@@ -18,10 +19,9 @@ def murmur3_x86_32(data: bytes, seed: int = 0) -> int:
     h = seed
     length = len(data)
     whole = length & ~3
-    for at in range(0, whole, 4):
-        k = int.from_bytes(data[at : at + 4], "little") * 0xCC9E2D51 & _MASK
-        k = (k << 15 | k >> 17) * 0x1B873593 & _MASK
-        h ^= k
+    for word in unpack_from(f"<{whole >> 2}I", data):
+        k = word * 0xCC9E2D51 & _MASK
+        h ^= (k << 15 | k >> 17) * 0x1B873593 & _MASK
         h = ((h << 13 | h >> 19) * 5 + 0xE6546B64) & _MASK
     if whole < length:
         k = int.from_bytes(data[whole:], "little") * 0xCC9E2D51 & _MASK

@@ -47,6 +47,20 @@ def _plain(value: object) -> object:
     return value
 
 
+OWNER = "\0owner"
+"""Name under which a context holds its tenant for records that are for one tenant; no dimension has it."""
+_NOBODY = "\0nobody"
+
+
+class Values(dict[str, str]):
+    """Dimensions of a context by name; a missing one is empty, and matches an empty value only."""
+
+    __slots__ = ()
+
+    def __missing__(self, _: str) -> str:
+        return ""
+
+
 class Context:
     """One question to ``resolve``; what is None is absent.
 
@@ -83,15 +97,12 @@ class Context:
         self.current_schema_ref = json_text(current_schema_ref)
         self.tenant = tenant = json_text(tenant)
         self.graph_version = graph_version = json_text(graph_version)
-        values: dict[str, str] = {}
-        if tenant:
-            values["tenant"] = tenant
-        if graph_version:
-            values["graph_version"] = graph_version
-        if region is not None:
-            values["region"] = json_text(region) or ""
-        if app_version is not None:
-            values["app_version"] = json_text(app_version) or ""
+        values = Values()
+        values[OWNER] = _NOBODY if tenant is None else tenant
+        values["tenant"] = tenant or ""
+        values["graph_version"] = graph_version or ""
+        values["region"] = json_text(region) or ""
+        values["app_version"] = json_text(app_version) or ""
         if attributes:
             for name, value in attributes.items():
                 text = value if isinstance(value, str) else json_text(value)
@@ -102,19 +113,16 @@ class Context:
     @property
     def region(self) -> str | None:
         """Dimension ``region``."""
-        return self._values.get("region")
+        return self._values["region"] or None
 
     @property
     def app_version(self) -> str | None:
         """Dimension ``app_version``."""
-        return self._values.get("app_version")
+        return self._values["app_version"] or None
 
     def value(self, dimension: str) -> str:
-        """Value of a dimension: ``tenant``, ``region``, ``app_version``, ``graph_version`` or ``attributes.NAME``.
-
-        A missing one is empty, and matches an empty value only.
-        """
-        return self._values.get(dimension, "")
+        """Value of ``tenant``, ``region``, ``app_version``, ``graph_version`` or ``attributes.NAME``, or empty text."""
+        return self._values[dimension]
 
     @classmethod
     def of(cls, mapping: Mapping[str, Any]) -> "Context":
@@ -136,5 +144,5 @@ class Context:
     def __repr__(self) -> str:
         return (
             f"Context(session_id={self.session_id!r}, run_id={self.run_id!r}, phase={self.phase!r}, "
-            f"current_schema_ref={self.current_schema_ref!r}, dimensions={self._values!r})"
+            f"current_schema_ref={self.current_schema_ref!r}, dimensions={dict(self._values)!r})"
         )

@@ -7,10 +7,11 @@
 One thread writes; any thread reads without a lock: readers see tuples that are replaced whole, never changed.
 """
 
-from collections.abc import Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterator
+from operator import itemgetter
 from typing import TypeVar
 
-from ._context import Context
+from ._context import OWNER, Context, Values
 from ._records import RANKS, Override, UndecodableError, decode_override, unusable
 
 STORED, IGNORED, REMOVED, ABSENT = "stored", "ignored", "removed", "absent"
@@ -51,12 +52,17 @@ class Entry:
 class _Group:
     """Cohort records with the same dimensions that all are, or all are not, for one tenant."""
 
-    __slots__ = ("dimensions", "for_tenant", "slots")
+    __slots__ = ("asked", "names", "slots")
 
-    def __init__(self, for_tenant: bool, dimensions: tuple[str, ...]) -> None:
-        self.for_tenant = for_tenant
-        self.dimensions = dimensions
-        self.slots: dict[tuple[str, ...], tuple[Entry, ...]] = {}
+    def __init__(self, names: tuple[str, ...]) -> None:
+        self.names = names
+        # The values asked for, taken out of a context's without a step of the interpreter for each.
+        self.asked: Callable[[Values], Hashable] = itemgetter(*names) if names else _no_values
+        self.slots: dict[Hashable, tuple[Entry, ...]] = {}
+
+
+def _no_values(_: Values) -> Hashable:
+    return ()
 
 
 class _Graph:
@@ -137,12 +143,7 @@ class OverrideTable:
                 found.extend(sessions.get((tenant, session_id), ()))
         values = context._values
         for group in tables.groups:
-            asked = tuple([values.get(name, "") for name in group.dimensions])
-            if group.for_tenant:
-                if tenant is None:
-                    continue
-                asked = (tenant, *asked)
-            entries = group.slots.get(asked)
+            entries = group.slots.get(group.asked(values))
             if entries is not None:
                 found.extend(entries)
         return [entry for entry in found if entry.expires_at > now]
@@ -170,15 +171,14 @@ class OverrideTable:
             slot = (record.tenant, record.session_id or "")
             graph.sessions[slot] = _with(graph.sessions.get(slot, ()), entry)
             return
-        for_tenant = record.tenant is not None
+        names, values = _asked_of(entry)
         for group in graph.groups:
-            if group.for_tenant == for_tenant and group.dimensions == entry.dimensions:
-                break
-        else:
-            group = _Group(for_tenant, entry.dimensions)
-            graph.groups = (*graph.groups, group)
-        values = _values_of(entry)
-        group.slots[values] = _with(group.slots.get(values, ()), entry)
+            if group.names == names:
+                group.slots[values] = _with(group.slots.get(values, ()), entry)
+                return
+        group = _Group(names)
+        group.slots[values] = (entry,)
+        graph.groups = (*graph.groups, group)
 
     def _drop_entry(self, key: str) -> None:
         """Nothing empty stays behind: it would cost a probe for each question."""
@@ -190,9 +190,10 @@ class OverrideTable:
         if entry.session:
             _without(graph.sessions, (record.tenant, record.session_id or ""), key)
         else:
+            names, values = _asked_of(entry)
             for group in graph.groups:
-                if group.for_tenant == (record.tenant is not None) and group.dimensions == entry.dimensions:
-                    _without(group.slots, _values_of(entry), key)
+                if group.names == names:
+                    _without(group.slots, values, key)
             graph.groups = tuple(group for group in graph.groups if group.slots)
         if not graph.sessions and not graph.groups:
             del self._graphs[record.graph]
@@ -203,9 +204,12 @@ def _place_of(entry: Entry) -> tuple[object, ...]:
     return (record.graph, record.tenant, record.session_id, entry.dimensions, entry.values)
 
 
-def _values_of(entry: Entry) -> tuple[str, ...]:
-    tenant = entry.record.tenant
-    return entry.values if tenant is None else (tenant, *entry.values)
+def _asked_of(entry: Entry) -> tuple[tuple[str, ...], Hashable]:
+    """The names of a record's group, and its place in it as ``itemgetter`` gives it: a single value stands alone."""
+    tenant, names, values = entry.record.tenant, entry.dimensions, entry.values
+    if tenant is not None:
+        names, values = (OWNER, *names), (tenant, *values)
+    return names, values[0] if len(values) == 1 else values
 
 
 def _with(entries: tuple[Entry, ...], entry: Entry) -> tuple[Entry, ...]:
