@@ -78,7 +78,8 @@ class Broker:
             self._folder.mkdir(parents=True)
             filled = SETTINGS.format(port=self._port, controller=_free_port(), folder=self._folder)
             settings.write_text(filled)
-            cluster = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+            # An id that begins with a dash is taken for an option.
+            cluster = "R" + base64.urlsafe_b64encode(uuid.uuid4().bytes).decode()[1:].rstrip("=")
             format_tool = ["kafka.tools.StorageTool", "format", "-t", cluster, "-c", str(settings)]
             subprocess.run([*self._java, "-cp", self._class_path, *format_tool], check=True, capture_output=True)
         with (self._folder / "log").open("ab") as log:
