@@ -13,6 +13,7 @@ from langgraph.checkpoint.sqlite import SqliteSaver
 from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
 from langgraph.graph import START, StateGraph
 from langgraph.types import Command, interrupt
+from pydantic import ValidationError
 
 from reflex_runtime.langgraph import Graphs, ReflexGraph, Settings
 from reflex_runtime.langgraph.quiet import forget_said
@@ -158,6 +159,29 @@ def test_a_run_is_moved_however_late_its_checkpoints_are_written(kind: str, dura
     result = app.invoke({"log": []}, CONFIG, durability=durability)
     assert [name for name in samples.ran if name in RESCUED] == RESCUED
     assert result["refund_request"] == "order 17"
+
+
+@pytest.mark.parametrize("kind", ["root", "subgraph", "as_node"])
+@pytest.mark.parametrize("own", [InMemorySaver(), False, True])
+def test_a_run_goes_on_on_its_own_checkpoints_whatever_the_other_graph_has(kind: str, own: Any) -> None:
+    samples, client, saver = Samples(), FakeClient(DEGRADE), InMemorySaver()
+    degraded = samples.degraded(checkpointer=own)
+    samples.degraded = lambda **compile: degraded  # type: ignore[method-assign]
+    app = root(samples, client, saver) if kind == "root" else Parent(samples, client, kind, saver).app
+    result = app.invoke({"log": []}, CONFIG)
+    assert [name for name in samples.ran if name in RESCUED] == RESCUED
+    assert result["refund_request"] == "order 17"
+
+
+@pytest.mark.parametrize("own", [False, True])
+def test_a_subgraph_that_keeps_its_checkpoints_elsewhere_fails_as_without_reflex(own: bool) -> None:
+    samples, client = Samples(), FakeClient(DEGRADE)
+    refund = samples.refund(checkpointer=own)
+    samples.refund = lambda **compile: refund  # type: ignore[method-assign]
+    with pytest.raises(ValidationError) as raised:
+        Parent(samples, client, "subgraph").app.invoke({"log": []}, CONFIG)
+    assert raised.value is samples.error
+    assert not client.of("override_applied")
 
 
 @pytest.mark.parametrize("kind", ["subgraph", "as_node"])
@@ -433,7 +457,8 @@ def test_a_subgraph_on_its_own_graph_does_not_inherit_its_parents_override() -> 
     client.resolutions["order_graph"] = FakeResolution("order_graph:v2", "degraded", override_id="ovr_c")
     ReflexGraph(client, graphs, "order_graph:v1", SETTINGS).invoke({"log": []}, CONFIG)
     config: Any = {"configurable": {"thread_id": "sess_1"}}
-    said = [saved.metadata for saved in saver.list(config) if saved.config["configurable"]["checkpoint_ns"]]
+    nested = [saved for saved in saver.list(config) if saved.config["configurable"]["checkpoint_ns"]]
+    said: list[Any] = [saved.metadata for saved in nested]
     assert said
     assert {one["reflex_override_id"] for one in said} == {""}
     assert {event.get("override_id") for event in client.events if event["graph"] == "refund_graph"} == {None}
