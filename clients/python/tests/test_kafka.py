@@ -343,7 +343,7 @@ def test_a_broker_that_is_killed_and_comes_back(own_topics: tuple[Broker, Topics
         assert client.flush(60)
         assert client.metrics()["events_sent"] == 1
     assert [event_id for _, _, event_id in topics.events()] == ["while down"]
-    assert states == [State.READY, State.STALE, State.READY]
+    assert states[-2:] == [State.STALE, State.READY]
 
 
 def test_a_broker_that_answers_nothing(own_topics: tuple[Broker, Topics]) -> None:
