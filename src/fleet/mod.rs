@@ -25,8 +25,9 @@ use crate::fleet::state::Marks;
 use crate::fleet::watermark::Sources;
 use crate::fleet::window::{SeriesEntry, WINDOW_MS_MAX, Windows, bucket_number, oldest_kept, window};
 use crate::record::command::Command;
-use crate::record::fleet::{FleetRecord, RowKey, Rows, SignatureRow, Tally};
+use crate::record::fleet::{FleetRecord, RowKey, SignatureRow, Tally};
 use crate::record::position::Position;
+use crate::record::rows::Rows;
 use crate::record::task::chain::Chain;
 use crate::record::task::seen::Seen;
 use crate::record::time::Timestamp;
@@ -161,11 +162,9 @@ impl Fleet {
     fn rows(&mut self, rows: &Rows) {
         let Some(bucket) = self.bucket(rows.bucket) else { return };
         let series_max = self.registry.limits.fleet_series_max as usize;
-        for row in &rows.rows {
-            let (key, tally) = row.clone().split();
-            self.counts.rows += 1;
-            self.counts.series_evicted += self.windows.add(&rows.graph, key, &tally, bucket, series_max);
-        }
+        let (number, evicted) = self.windows.add(rows, bucket, series_max);
+        self.counts.rows += number;
+        self.counts.series_evicted += evicted;
     }
 
     fn signature(&mut self, row: &SignatureRow) {

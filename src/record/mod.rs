@@ -17,6 +17,7 @@ mod open_enum;
 pub mod output;
 pub mod overrides;
 pub mod position;
+pub mod rows;
 pub mod scope;
 pub mod signature;
 pub mod sketch;

@@ -10,9 +10,10 @@ use proptest::sample::select;
 use reflex::fleet::{Effects, Fleet, Input};
 use reflex::record::command::{Command, Verb};
 use reflex::record::event::Route;
-use reflex::record::fleet::{FleetRecord, Row, RowKey, Rows, SignatureRow, Tally, bucket_of};
+use reflex::record::fleet::{FleetRecord, RowKey, SignatureRow, Tally, bucket_of};
 use reflex::record::output::Output;
 use reflex::record::position::{Place, Position};
+use reflex::record::rows::Rows;
 use reflex::record::signature::Signature;
 use reflex::record::time::Timestamp;
 use reflex::record::topic;
@@ -78,13 +79,8 @@ pub fn instant(at_ms: i64) -> Timestamp {
 /// Counts of one row.
 pub fn rows(source: &str, graph: &str, bucket: Timestamp, mark: Timestamp, row: RowKey, runs: u64) -> Told {
     let tally = Tally { runs_started: runs, runs_completed: runs / 2, ..Tally::default() };
-    Told::Record(Box::new(FleetRecord::Rows(Rows {
-        graph: graph.to_owned(),
-        source: source.to_owned(),
-        bucket: bucket_of(bucket),
-        source_watermark: mark,
-        rows: vec![Row::new(row, tally)],
-    })))
+    let table = Rows::empty(graph, source, bucket_of(bucket), mark).of(&[(row, tally)]).remove(0);
+    Told::Record(Box::new(FleetRecord::Rows(table)))
 }
 
 /// A row of a route and a region.
