@@ -92,7 +92,8 @@ class Broker:
         settings = self._folder / "server.properties"
         self._folder.mkdir(parents=True)
         settings.write_text(SETTINGS.format(port=self._port, controller=_free_port(), folder=self._folder))
-        cluster = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+        # An id that begins with a dash is taken for an option.
+        cluster = "R" + base64.urlsafe_b64encode(uuid.uuid4().bytes).decode()[1:].rstrip("=")
         tool = ["kafka.tools.StorageTool", "format", "-t", cluster, "-c", str(settings)]
         command = [*self._java, "-Xmx128m", "-cp", self._class_path, *tool]
         done = subprocess.run(command, check=False, capture_output=True, text=True)
