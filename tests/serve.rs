@@ -8,8 +8,16 @@ mod serve {
     pub mod exposition;
 
     mod abuse;
+    mod description;
+    mod events;
+    mod fakes;
+    mod guards;
     mod metrics;
+    mod orders;
+    mod overrides;
+    mod polls;
     mod probes;
+    mod roles;
     mod rules;
     mod service;
 }

@@ -34,7 +34,11 @@ impl From<EngineError> for Failure {
 impl From<ServeError> for Failure {
     fn from(error: ServeError) -> Self {
         let exit = match &error {
-            ServeError::BadAddress { .. } | ServeError::BadHost(_) | ServeError::InUse(_) => Exit::Configuration,
+            ServeError::BadAddress { .. }
+            | ServeError::BadHost(_)
+            | ServeError::InUse(_)
+            | ServeError::Tokens { .. }
+            | ServeError::Tls { .. } => Exit::Configuration,
             ServeError::NotPermitted(_) => Exit::NotPermitted,
             ServeError::System { .. } => Exit::TryAgain,
         };

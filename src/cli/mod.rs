@@ -7,10 +7,14 @@ pub mod config;
 pub mod decide;
 pub mod demo;
 pub mod dlq;
+pub mod doctor;
 pub mod engine_config;
 pub mod exit;
 mod failure;
 pub mod freeze;
+pub mod http;
+pub mod import;
+mod lines;
 mod logging;
 mod pipe;
 pub mod publish;
@@ -18,10 +22,12 @@ pub mod ready;
 pub mod records;
 pub mod registry;
 pub mod replay;
+pub mod resolve;
 pub mod run;
 pub mod settings;
 mod table;
 pub mod test;
+pub mod token;
 pub mod topics;
 pub mod validate;
 pub mod verify;
@@ -121,16 +127,24 @@ enum Verb {
     Demo(demo::Args),
     /// Read events, publish interventions and overrides, until stopped.
     Run,
+    /// Answer over HTTP at --http, and decide nothing: any number of these may run.
+    Serve,
+    /// Make a token for HTTP, and its entry for the file http_tokens.
+    Token(token::Args),
     /// Decide again what the tape says was decided, and compare every byte: exit 1 where something differs.
     Verify(verify::Args),
     /// Ask the process of `reflex run` at --http whether it is ready: exit 0 yes, 1 no.
     Ready(ready::Args),
+    /// Does everything work? Brokers, topics, permissions, clocks, registry, processor, and one round trip.
+    Doctor(doctor::Args),
     /// Check the registry: every problem of every file at once.
     Validate(validate::Args),
     /// Check scenario files against a registry.
     Test(test::Args),
     /// Run recorded events through the stages: no broker, nothing published.
     Replay(replay::Args),
+    /// What a runtime computes: which schema to run, for a context now on the broker, or for recorded cases.
+    Resolve(resolve::Args),
     /// Create, configure and check the topics.
     #[command(subcommand)]
     Topics(topics::Verb),
@@ -163,8 +177,11 @@ fn dispatch(verb: Verb, resolved: &Resolved, out: &mut dyn Write) -> Result<Exit
     match verb {
         Verb::Demo(args) => demo::run(&args, resolved.settings.output != Output::Table, &run::stop_flag()?, out),
         Verb::Run => run::run(resolved),
+        Verb::Serve => http::run(resolved),
+        Verb::Token(args) => token::run(&args, resolved.settings.output != Output::Table, out),
         Verb::Verify(args) => verify::run(&args, resolved, out),
         Verb::Ready(args) => ready::run(&args, &resolved.settings.http, out),
+        Verb::Doctor(args) => doctor::run(args, resolved, out),
         Verb::Validate(args) => {
             let json = resolved.settings.output != Output::Table;
             validate::run(Path::new(&resolved.settings.registry), &resolved.limits, args.deny_warnings, json)
@@ -179,6 +196,7 @@ fn dispatch(verb: Verb, resolved: &Resolved, out: &mut dyn Write) -> Result<Exit
             let second = args.diff.as_deref().map(|folder| load_registry(folder, resolved)).transpose()?;
             replay::run(&args, &registry(resolved)?, second.as_ref(), shape, out)
         }
+        Verb::Resolve(args) => resolve::run(&args, resolved, out),
         Verb::Topics(verb) => topics::run(&verb, resolved, out),
         Verb::Registry(verb) => registry::run(&verb, resolved, out),
         Verb::Overrides(verb) => records::overrides(&verb, resolved, out),

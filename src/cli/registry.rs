@@ -1,4 +1,4 @@
-//! `reflex registry lint | diff | push | activate | list | show`: versions of the registry, from a folder to every task.
+//! `reflex registry lint | import | diff | push | activate | list | show`: versions of the registry, from a folder to every task.
 
 use std::io::Write;
 use std::path::Path;
@@ -12,7 +12,7 @@ use crate::cli::failure::unwritable;
 use crate::cli::settings::Resolved;
 use crate::cli::settings::model::Output;
 use crate::cli::table::{Table, clean, write_values};
-use crate::cli::{registry, validate};
+use crate::cli::{import, registry, validate};
 use crate::engine::operator::registry_topic::{Pushed, Version, Versions, push, versions};
 use crate::registry::{Registry, diff};
 
@@ -24,6 +24,8 @@ const PREFIX_CHARS_MIN: usize = 6;
 pub enum Verb {
     /// Check the folder, without a broker: as `reflex validate`.
     Lint(validate::Args),
+    /// Make a file of the registry out of graph manifests that runtimes write; what they do not say stays as it was.
+    Import(import::Args),
     /// What changes from the active version to the folder's; exit 1 where something does.
     Diff,
     /// Write the folder's version and activate it in every task, in one transaction. Again and again is fine.
@@ -70,6 +72,7 @@ pub fn run(verb: &Verb, resolved: &Resolved, out: &mut dyn Write) -> Result<Exit
             let folder = Path::new(&resolved.settings.registry);
             validate::run(folder, &resolved.limits, args.deny_warnings, output != Output::Table)
         }
+        Verb::Import(args) => import::run(args, resolved, out),
         Verb::Diff => compare(resolved, out),
         Verb::Push(args) => {
             if args.deny_warnings {

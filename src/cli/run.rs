@@ -13,7 +13,7 @@ use crate::cli::engine_config::{config, store_folder};
 use crate::cli::exit::{Exit, Failure};
 use crate::cli::settings::Resolved;
 use crate::cli::settings::model::Settings;
-use crate::cli::{logging, registry};
+use crate::cli::{http, logging, registry};
 use crate::engine::cluster::preflight;
 use crate::engine::home::Home;
 use crate::engine::operator::registry_topic::{push, versions};
@@ -23,7 +23,6 @@ use crate::engine::shown::watch::Monitor;
 use crate::engine::state::store::sweep::sweep;
 use crate::engine::{Config, Counters, EngineError, Registries, run as run_engine};
 use crate::registry::Registry;
-use crate::serve::{Bound, Limits, Server, operations};
 
 /// A stop takes at most this long; over: the process ends as it is, and the next one finds everything in the log.
 const STOP_MAX: Duration = Duration::from_secs(25);
@@ -53,8 +52,8 @@ pub fn run(resolved: &Resolved) -> Result<Exit, Failure> {
         first.stores.removed.store(removed, Ordering::Relaxed);
     }
     // Before the group hears of this process; it answers until the worker has closed.
-    let _server = serve(settings, &monitor)?;
     let config = config(settings, home.instance())?;
+    let _service = http::start(settings, config.clone(), &monitor)?;
     tracing::info!(registry = registry.version, instance = home.instance(), workers = settings.workers, "starting");
     let registries = registries(&config, &registry)?;
     let workers = start(&config, &registries, &monitor, &stop)?;
@@ -183,17 +182,6 @@ fn bounds(settings: &Settings) -> Bounds {
         wait_max: Duration::from_millis(settings.broker_outage_ms_max) + Duration::from_mins(1),
         ..Bounds::default()
     }
-}
-
-/// The HTTP service, where an address is set.
-fn serve(settings: &Settings, monitor: &Arc<Monitor>) -> Result<Option<Server>, Failure> {
-    if settings.http.is_empty() {
-        return Ok(None);
-    }
-    let limits = Limits { connections_max: settings.http_connections_max as usize, ..Limits::default() };
-    let bound = Bound::new(&settings.http, &settings.http_hosts, limits)?;
-    let operations = operations::routes(Arc::clone(monitor), Arc::clone(bound.served()));
-    Ok(Some(bound.serve([operations])?))
 }
 
 /// Set by SIGTERM or SIGINT; a second signal ends the process at once.

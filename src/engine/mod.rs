@@ -14,17 +14,19 @@
 //!  shown ──── counters, log, health and lag, for the outside
 //!  operator ─ what verbs of operators read and write
 //!  publish ── a feed of events
+//!  follow ─── compacted topics as tables
 //! ```
 //!
 //! State is in memory and in changelogs: what changed goes there in the transaction of the effects, and a task is restored
 //! from there wherever it begins: from the local store of this process as far as that goes, and the rest from the changelog.
 
-mod clock;
+pub mod clock;
 pub mod cluster;
 mod commit;
 pub mod config;
 mod error;
 mod failpoint;
+pub mod follow;
 mod group;
 pub mod home;
 mod native;

@@ -1,4 +1,5 @@
-//! A feed of events into a topic, outside of transactions: idempotent, keyed, every delivery checked.
+//! Events into a topic, outside of transactions: idempotent, keyed, every delivery checked. A [`Feed`] is checked at its end,
+//! an [`Outlet`] record by record.
 
 use std::sync::{Mutex, PoisonError};
 use std::thread;
@@ -7,11 +8,13 @@ use std::time::Duration;
 use rdkafka::ClientContext;
 use rdkafka::config::RDKafkaLogLevel;
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
-use rdkafka::producer::{BaseRecord, DeliveryResult, Producer, ProducerContext, ThreadedProducer};
+use rdkafka::producer::{
+    BaseRecord, DeliveryResult, FutureProducer, FutureRecord, Producer, ProducerContext, ThreadedProducer,
+};
 
 use crate::engine::cluster::client::{Logs, create, publisher};
 use crate::engine::config::Cluster;
-use crate::engine::error::EngineError;
+use crate::engine::error::{EngineError, words};
 
 /// How long the last deliveries may take, beyond the client's own message timeout.
 const FINISH_TIMEOUT: Duration = Duration::from_secs(35);
@@ -102,6 +105,50 @@ impl Feed {
         match &*self.producer.context().0.lock().unwrap_or_else(PoisonError::into_inner) {
             Some(error) => Err(EngineError::kafka("publishing", error)),
             None => Ok(()),
+        }
+    }
+}
+
+/// Publishes texts under keys, and tells of each whether the brokers have it.
+pub struct Outlet {
+    producer: FutureProducer<Logs>,
+    topic: String,
+}
+
+impl Outlet {
+    /// An outlet into a topic; the brokers have `patience` to acknowledge a record.
+    ///
+    /// # Errors
+    /// What the client refuses.
+    pub fn new(cluster: &Cluster, topic: &str, patience: Duration) -> Result<Self, EngineError> {
+        let mut client = publisher(cluster);
+        client.set("message.timeout.ms", patience.as_millis().to_string());
+        Ok(Self { producer: create(&client, Logs)?, topic: topic.to_owned() })
+    }
+
+    /// Hands records over in order, without waiting; what is returned waits for the brokers, and gives the words of what
+    /// failed. Where the queue is full, a record fails at once.
+    pub fn send(&self, records: &[(String, String)]) -> impl Future<Output = Vec<Result<(), String>>> + Send + use<> {
+        let queued: Vec<_> = records
+            .iter()
+            .map(|(key, text)| {
+                let record = FutureRecord::to(&self.topic).key(key.as_bytes()).payload(text.as_bytes());
+                self.producer.send_result(record).map_err(|(error, _)| words(&error))
+            })
+            .collect();
+        async move {
+            let mut outcomes = Vec::with_capacity(queued.len());
+            for queued in queued {
+                outcomes.push(match queued {
+                    Err(words) => Err(words),
+                    Ok(delivery) => match delivery.await {
+                        Ok(Ok(_)) => Ok(()),
+                        Ok(Err((error, _))) => Err(words(&error)),
+                        Err(_) => Err("the service ends".to_owned()),
+                    },
+                });
+            }
+            outcomes
         }
     }
 }

@@ -1,19 +1,21 @@
 //! Who may ask: a request must name this process by an address or name it is known under.
 //!
 //! Without that, a page of a foreign site can have its own name point to this machine (DNS rebinding) and ask with the
-//! browser of whoever looks at it. Being bound to loopback is no boundary against that.
+//! browser of whoever looks at it. Being bound to loopback is no boundary against that. For the same reason a request that
+//! a page of another origin makes is refused, whatever it asks.
 
 use std::net::IpAddr;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use axum::extract::Request;
 use axum::http::uri::Authority;
-use axum::http::{StatusCode, header};
+use axum::http::{HeaderMap, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 
-use crate::serve::{Local, ServeError, Served};
-use std::sync::atomic::Ordering;
+use crate::serve::problem::{Problem, shape};
+use crate::serve::{Connection, ServeError, Served};
 
 /// Names besides `localhost`, loopback addresses and the address a connection came in by.
 #[derive(Clone, Debug)]
@@ -66,17 +68,33 @@ fn named(request: &Request) -> Option<Authority> {
     }
 }
 
+/// Whether a page of another origin made the request. Only browsers send these fields, and no page can leave them out.
+fn is_foreign(headers: &HeaderMap, own: &Authority) -> bool {
+    let site = headers.get("sec-fetch-site").map(|site| site.as_bytes());
+    if site.is_some_and(|site| site != b"same-origin" && site != b"none") {
+        return true;
+    }
+    headers.get_all(header::ORIGIN).iter().any(|origin| {
+        let origin = origin.to_str().ok().and_then(|text| text.split_once("://"));
+        origin.is_none_or(|(_, authority)| !authority.eq_ignore_ascii_case(own.as_str()))
+    })
+}
+
 /// Lets a request through, or says why not; counts the answer.
 pub async fn check(hosts: Hosts, request: Request, next: Next) -> Response {
-    let local = request.extensions().get::<Local>().map(|local| local.0.ip());
+    let local = request.extensions().get::<Connection>().map(|connection| connection.local.ip());
     let response = match named(&request) {
-        None => (StatusCode::BAD_REQUEST, "one Host, please\n").into_response(),
-        Some(authority) if hosts.knows(authority.host(), local) => next.run(request).await,
-        Some(_) => {
+        None => Problem::bad_request("one Host, please").into_response(),
+        Some(authority) if !hosts.knows(authority.host(), local) => {
             hosts.served.hosts_refused.fetch_add(1, Ordering::Relaxed);
-            let words = "this process is not known under that name; the setting http_hosts adds names\n";
-            (StatusCode::MISDIRECTED_REQUEST, words).into_response()
+            Problem::misdirected("this process is not known under that name; the setting http_hosts adds names")
+                .into_response()
         }
+        Some(authority) if is_foreign(request.headers(), &authority) => {
+            hosts.served.origins_refused.fetch_add(1, Ordering::Relaxed);
+            Problem::forbidden("pages of other origins may not ask").into_response()
+        }
+        Some(_) => shape(next.run(request).await).await,
     };
     hosts.served.answered(response.status());
     response

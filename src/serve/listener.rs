@@ -18,11 +18,13 @@ use hyper::server::conn::http1;
 use hyper::service::{Service, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, sleep_until, timeout};
+use tokio_io_timeout::TimeoutStream;
 
-use crate::serve::{Hosts, Limit, Limits, Local, ServeError, Served, compose};
+use crate::serve::{Connection, Hosts, Limit, Limits, Part, ServeError, Served, Tls, compose};
 
 /// What a client over the limit gets. It has not been read, so it is only said, not negotiated.
 const BUSY: &[u8] =
@@ -38,6 +40,7 @@ pub struct Bound {
     hosts: Hosts,
     limits: Limits,
     served: Arc<Served>,
+    tls: Option<Tls>,
 }
 
 impl Bound {
@@ -56,7 +59,13 @@ impl Bound {
         let listener = TcpListener::bind(address).map_err(|error| refused(&error))?;
         listener.set_nonblocking(true).map_err(|error| refused(&error))?;
         let address = listener.local_addr().map_err(|error| refused(&error))?;
-        Ok(Self { listener, address, hosts, limits, served })
+        Ok(Self { listener, address, hosts, limits, served, tls: None })
+    }
+
+    /// With TLS on every connection.
+    #[must_use]
+    pub fn with_tls(self, tls: Option<Tls>) -> Self {
+        Self { tls, ..self }
     }
 
     /// Where it listens.
@@ -71,22 +80,32 @@ impl Bound {
         &self.served
     }
 
+    /// Its limits.
+    #[must_use]
+    pub fn limits(&self) -> &Limits {
+        &self.limits
+    }
+
     /// Serves these parts until dropped.
     ///
     /// # Errors
     /// Where the system has no thread, or no runtime, for it.
-    pub fn serve(self, parts: impl IntoIterator<Item = Router>) -> Result<Server, ServeError> {
+    pub fn serve(self, parts: impl IntoIterator<Item = Part>) -> Result<Server, ServeError> {
         let address = self.address;
         let failed = |error: Error| ServeError::System { address: address.to_string(), words: error.to_string() };
-        let router = compose(parts, self.hosts.clone(), &self.limits);
+        let router = compose(parts, self.hosts.clone());
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(failed)?;
         let listener = {
             let _entered = runtime.enter();
             tokio::net::TcpListener::from_std(self.listener).map_err(failed)?
         };
         let (stop, stopped) = watch::channel(());
-        let (limits, served) = (self.limits, self.served);
-        let run = move || runtime.block_on(accept(listener, router, limits, served, stopped));
+        let accepting = Accepting { router, limits: self.limits, served: self.served, tls: self.tls, stopped };
+        let run = move || {
+            runtime.block_on(accepting.run(listener));
+            // A command under way ends by itself: its outcome is in the log.
+            runtime.shutdown_background();
+        };
         let thread = thread::Builder::new().name("http".into()).spawn(run).map_err(failed)?;
         tracing::info!(%address, "listening for HTTP");
         Ok(Server { address, stop: Some(stop), thread: Some(thread) })
@@ -122,83 +141,114 @@ impl Drop for Server {
     }
 }
 
-async fn accept(
-    listener: tokio::net::TcpListener,
+/// What every connection gets.
+#[derive(Clone)]
+struct Accepting {
     router: Router,
     limits: Limits,
     served: Arc<Served>,
-    mut stopped: watch::Receiver<()>,
-) {
-    let places = Arc::new(Semaphore::new(limits.connections_max));
-    loop {
-        let accepted = tokio::select! {
-            accepted = listener.accept() => accepted,
-            _ = stopped.changed() => break,
-        };
-        let Ok((stream, _)) = accepted else {
-            tracing::warn!(error = ?accepted.err(), "no connection accepted");
-            sleep(ACCEPT_PAUSE).await;
-            continue;
-        };
-        let Ok(place) = Arc::clone(&places).try_acquire_owned() else {
-            served.reached(Limit::Connections);
-            // Whether it hears of it is its own matter.
-            let _ = stream.try_write(BUSY);
-            continue;
-        };
-        served.connections.fetch_add(1, Ordering::Relaxed);
-        let own = Arc::clone(&served);
-        tokio::spawn(connection(stream, router.clone(), limits, place, own, stopped.clone()));
-    }
-    drop(listener);
-    // All places free: nobody is served any more.
-    let all = u32::try_from(limits.connections_max).unwrap_or(u32::MAX);
-    let _ = timeout(Server::GRACE, places.acquire_many(all)).await;
+    tls: Option<Tls>,
+    stopped: watch::Receiver<()>,
 }
 
-/// One connection to its end, which always comes.
-async fn connection(
-    stream: TcpStream,
-    router: Router,
-    limits: Limits,
-    place: OwnedSemaphorePermit,
-    counts: Arc<Served>,
-    mut stopped: watch::Receiver<()>,
-) {
-    let Ok(local) = stream.local_addr() else { return };
-    let service = TowerToHyperService::new(router);
-    let service = service_fn(move |mut request: Request<Incoming>| {
-        request.extensions_mut().insert(Local(local));
-        let answer = service.call(request);
-        async move {
-            Ok::<_, Infallible>(match answer.await {
-                Ok(answer) => answer,
-                Err(never) => match never {},
-            })
+impl Accepting {
+    async fn run(mut self, listener: tokio::net::TcpListener) {
+        let places = Arc::new(Semaphore::new(self.limits.connections_max));
+        loop {
+            let accepted = tokio::select! {
+                accepted = listener.accept() => accepted,
+                _ = self.stopped.changed() => break,
+            };
+            let Ok((stream, peer)) = accepted else {
+                tracing::warn!(error = ?accepted.err(), "no connection accepted");
+                sleep(ACCEPT_PAUSE).await;
+                continue;
+            };
+            let Ok(place) = Arc::clone(&places).try_acquire_owned() else {
+                self.served.reached(Limit::Connections);
+                // Whether it hears of it is its own matter.
+                let _ = stream.try_write(BUSY);
+                continue;
+            };
+            self.served.connections.fetch_add(1, Ordering::Relaxed);
+            tokio::spawn(self.clone().connection(stream, peer, place));
         }
-    });
-    let mut served = std::pin::pin!(
-        http1::Builder::new()
-            .timer(TokioTimer::new())
-            .header_read_timeout(limits.header_timeout)
-            .max_buf_size(limits.head_bytes_max)
-            .max_headers(limits.headers_max)
-            .serve_connection(TokioIo::new(stream), service)
-    );
-    // What goes wrong on a connection is the client's doing, or its end; there is nobody to tell.
-    tokio::select! {
-        ended = served.as_mut() => {
-            match ended {
-                Err(error) if error.is_timeout() => counts.reached(Limit::Header),
-                Err(error) if error.is_parse_too_large() => counts.reached(Limit::Head),
-                _ => {}
-            }
-            return;
-        }
-        () = sleep(limits.connection_age_max) => counts.reached(Limit::Age),
-        _ = stopped.changed() => {}
+        drop(listener);
+        // All places free: nobody is served any more.
+        let all = u32::try_from(self.limits.connections_max).unwrap_or(u32::MAX);
+        let _ = timeout(Server::GRACE, places.acquire_many(all)).await;
     }
-    served.as_mut().graceful_shutdown();
-    let _ = timeout(limits.request_timeout, served).await;
-    drop(place);
+
+    /// One connection to its end, which always comes.
+    async fn connection(self, stream: TcpStream, peer: SocketAddr, place: OwnedSemaphorePermit) {
+        let Ok(local) = stream.local_addr() else { return };
+        // Answers are small: none waits for the next.
+        let _ = stream.set_nodelay(true);
+        let until = Instant::now() + self.limits.connection_age_max;
+        let connection = Connection { local, peer, until, stopped: self.stopped.clone() };
+        self.served.open.fetch_add(1, Ordering::Relaxed);
+        let served = Arc::clone(&self.served);
+        let mut stream = TimeoutStream::new(stream);
+        stream.set_write_timeout(Some(self.limits.write_timeout));
+        let stream = Box::pin(stream);
+        match self.tls.clone() {
+            None => self.exchange(stream, connection).await,
+            Some(tls) => match timeout(self.limits.header_timeout, tls.accept(stream)).await {
+                Ok(Ok(stream)) => self.exchange(stream, connection).await,
+                // It does not speak TLS: there is no language to tell it in.
+                Ok(Err(_)) => {}
+                Err(_) => self.served.reached(Limit::Header),
+            },
+        }
+        served.open.fetch_sub(1, Ordering::Relaxed);
+        drop(place);
+    }
+
+    async fn exchange(mut self, stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static, connection: Connection) {
+        let until = connection.until;
+        let service = TowerToHyperService::new(self.router);
+        let service = service_fn(move |mut request: Request<Incoming>| {
+            request.extensions_mut().insert(connection.clone());
+            let answer = service.call(request);
+            async move {
+                Ok::<_, Infallible>(match answer.await {
+                    Ok(answer) => answer,
+                    Err(never) => match never {},
+                })
+            }
+        });
+        let mut exchange = std::pin::pin!(
+            http1::Builder::new()
+                .timer(TokioTimer::new())
+                .header_read_timeout(self.limits.header_timeout)
+                .max_buf_size(self.limits.head_bytes_max)
+                .max_headers(self.limits.headers_max)
+                .serve_connection(TokioIo::new(stream), service)
+        );
+        // What goes wrong on a connection is the client's doing, or its end; there is nobody to tell.
+        tokio::select! {
+            ended = exchange.as_mut() => return ended.map_or_else(|error| note(&error, &self.served), |()| ()),
+            () = sleep_until(until) => self.served.reached(Limit::Age),
+            _ = self.stopped.changed() => {}
+        }
+        exchange.as_mut().graceful_shutdown();
+        if let Ok(Err(error)) = timeout(self.limits.request_timeout + self.limits.wait_max, exchange).await {
+            note(&error, &self.served);
+        }
+    }
+}
+
+/// Counts what a connection ended by.
+fn note(error: &hyper::Error, served: &Served) {
+    let timed_out = |error: &hyper::Error| {
+        let cause = std::error::Error::source(error).and_then(|cause| cause.downcast_ref::<Error>());
+        cause.is_some_and(|cause| cause.kind() == ErrorKind::TimedOut)
+    };
+    if error.is_timeout() {
+        served.reached(Limit::Header);
+    } else if error.is_parse_too_large() {
+        served.reached(Limit::Head);
+    } else if timed_out(error) {
+        served.reached(Limit::Write);
+    }
 }

@@ -1,10 +1,14 @@
-//! HTTP: what a person, a supervisor or a scraper asks this process. On a thread of its own, never on one of a worker.
+//! HTTP: what a runtime, a person, a supervisor or a scraper asks this process. On a thread of its own, never on one of a
+//! worker.
 //!
 //! ```text
-//!  listener ── bound before anything else starts; its own accept loop, with limits
-//!  guard ───── who may ask: names under which this process may be addressed
+//!  listener ── bound before anything else starts; its own accept loop, with limits; tls
+//!  guard ───── names under which this process may be addressed; foreign pages
+//!  access, rate  who may do what, and how often
 //!  operations  /livez /readyz /startupz /metrics
-//!  metrics ─── what workers show, as `OpenMetrics` text
+//!  api ─────── /v1/…: what schemas/openapi.json describes
+//!    board       what this process knows of the compacted topics, put there by reader
+//!  metrics ─── what workers and the service show, as `OpenMetrics` text
 //! ```
 //!
 //! A router is put together from parts: each gives its routes, [`compose`] puts the guards around all of them.
@@ -12,58 +16,36 @@
 //! Invariant: whatever a client does or leaves undone, it holds one of `connections_max` places for a bounded time
 //! (`tests/serve.rs`).
 
+pub mod access;
+pub mod api;
+pub mod board;
 mod guard;
+mod limits;
 mod listener;
 pub mod metrics;
 pub mod operations;
+pub mod problem;
 mod process;
+mod rate;
+pub mod reader;
+mod tls;
 
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use axum::Router;
 use axum::http::{HeaderName, HeaderValue, StatusCode, header};
 use axum::middleware;
+use tokio::sync::watch;
+use tokio::time::Instant;
 use tower_http::limit::RequestBodyLimitLayer;
 use tower_http::set_header::SetResponseHeaderLayer;
 use tower_http::timeout::TimeoutLayer;
 
 pub use guard::Hosts;
+pub use limits::{Limit, Limits, Served};
 pub use listener::{Bound, Server};
-
-/// Limits of the service.
-#[derive(Clone, Copy, Debug)]
-pub struct Limits {
-    /// Connections at a time; over: a new one is told 503 and closed.
-    pub connections_max: usize,
-    /// Until the head of a request is complete, the wait for a next one included; over: the connection is closed.
-    pub header_timeout: Duration,
-    /// Until a request is answered; over: 408.
-    pub request_timeout: Duration,
-    /// Life of a connection; over: it is closed after the answer under way, which has `request_timeout` left.
-    pub connection_age_max: Duration,
-    /// Body of a request; over: 413.
-    pub body_bytes_max: usize,
-    /// Head of a request; over: 431.
-    pub head_bytes_max: usize,
-    /// Header fields of a request; over: 431, counted with `head_bytes_max`.
-    pub headers_max: usize,
-}
-
-impl Default for Limits {
-    fn default() -> Self {
-        Self {
-            connections_max: 256,
-            header_timeout: Duration::from_secs(5),
-            request_timeout: Duration::from_secs(10),
-            connection_age_max: Duration::from_mins(10),
-            body_bytes_max: 65_536,
-            head_bytes_max: 16_384,
-            headers_max: 64,
-        }
-    }
-}
+pub use tls::Tls;
 
 /// Why there is no service.
 #[derive(Debug, thiserror::Error)]
@@ -79,6 +61,24 @@ pub enum ServeError {
     /// A name that cannot be in a request.
     #[error("http_hosts: {0:?} is not a host name")]
     BadHost(String),
+    /// Tokens that cannot be used.
+    #[error("http_tokens = {path}: {words}")]
+    Tokens {
+        /// The file.
+        path: String,
+        /// What is wrong; never what stands in it.
+        words: String,
+    },
+    /// A certificate or a key that cannot be used.
+    #[error("{setting} = {path}: {words}")]
+    Tls {
+        /// The setting.
+        setting: &'static str,
+        /// The file.
+        path: String,
+        /// What is wrong; never what stands in it.
+        words: String,
+    },
     /// Another process listens there.
     #[error("http = {0}: the address is in use; give each process its own, or none (http = \"\")")]
     InUse(String),
@@ -95,75 +95,58 @@ pub enum ServeError {
     },
 }
 
-/// What the service counts about itself.
-#[derive(Debug, Default)]
-pub struct Served {
-    connections: AtomicU64,
-    hosts_refused: AtomicU64,
-    /// By the first digit of the status.
-    answers: [AtomicU64; 5],
-    /// By number of the limit.
-    limits: [AtomicU64; Limit::ALL.len()],
+/// Routes that belong together, with limits of their own.
+#[derive(Debug)]
+pub struct Part {
+    router: Router,
+    body_bytes_max: usize,
+    timeout: Duration,
 }
 
-/// What a client can run into: the fields of [`Limits`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Limit {
-    Connections,
-    Header,
-    Request,
-    Age,
-    Body,
-    Head,
-}
-
-impl Limit {
-    const ALL: [(Self, &str); 6] = [
-        (Self::Connections, "connections_max"),
-        (Self::Header, "header_timeout"),
-        (Self::Request, "request_timeout"),
-        (Self::Age, "connection_age_max"),
-        (Self::Body, "body_bytes_max"),
-        (Self::Head, "head_bytes_max"),
-    ];
-}
-
-impl Served {
-    fn answered(&self, status: StatusCode) {
-        let class = usize::from(status.as_u16() / 100).clamp(1, 5) - 1;
-        self.answers[class].fetch_add(1, Ordering::Relaxed);
-        match status {
-            StatusCode::REQUEST_TIMEOUT => self.reached(Limit::Request),
-            StatusCode::PAYLOAD_TOO_LARGE => self.reached(Limit::Body),
-            _ => {}
-        }
+impl Part {
+    /// Routes with the limits of all.
+    #[must_use]
+    pub fn new(router: Router, limits: &Limits) -> Self {
+        Self { router, body_bytes_max: limits.body_bytes_max, timeout: limits.request_timeout }
     }
 
-    fn reached(&self, limit: Limit) {
-        self.limits[limit as usize].fetch_add(1, Ordering::Relaxed);
+    /// With another limit for bodies.
+    #[must_use]
+    pub fn body_bytes_max(self, body_bytes_max: usize) -> Self {
+        Self { body_bytes_max, ..self }
     }
 
-    /// How often each limit was reached.
-    fn limits(&self) -> Vec<(&'static str, u64)> {
-        let counts = self.limits.iter().map(|count| count.load(Ordering::Relaxed));
-        Limit::ALL.iter().map(|(_, name)| *name).zip(counts).collect()
+    /// With more time for answers.
+    #[must_use]
+    pub fn longer(self, more: Duration) -> Self {
+        Self { timeout: self.timeout + more, ..self }
     }
 }
 
 /// One service from the routes of its parts: guarded, bounded, without caches and guesses of browsers.
-pub fn compose(parts: impl IntoIterator<Item = Router>, hosts: Hosts, limits: &Limits) -> Router {
-    let routes = parts.into_iter().fold(Router::new(), Router::merge);
+pub fn compose(parts: impl IntoIterator<Item = Part>, hosts: Hosts) -> Router {
+    let layered = parts.into_iter().map(|part| {
+        part.router
+            .layer(RequestBodyLimitLayer::new(part.body_bytes_max))
+            .layer(TimeoutLayer::with_status_code(StatusCode::REQUEST_TIMEOUT, part.timeout))
+    });
+    let routes = layered.fold(Router::new(), Router::merge);
     let fixed = |name: HeaderName, value| SetResponseHeaderLayer::if_not_present(name, HeaderValue::from_static(value));
     routes
-        .fallback(|| async { (StatusCode::NOT_FOUND, "no such page\n") })
-        .layer(RequestBodyLimitLayer::new(limits.body_bytes_max))
-        .layer(TimeoutLayer::with_status_code(StatusCode::REQUEST_TIMEOUT, limits.request_timeout))
+        .fallback(|| async { StatusCode::NOT_FOUND })
         .layer(middleware::from_fn(move |request, next| guard::check(hosts.clone(), request, next)))
         .layer(fixed(header::X_CONTENT_TYPE_OPTIONS, "nosniff"))
         .layer(fixed(header::CACHE_CONTROL, "no-store"))
         .layer(fixed(header::CONTENT_SECURITY_POLICY, "default-src 'none'; frame-ancestors 'none'"))
 }
 
-/// Where a request came in.
-#[derive(Clone, Copy, Debug)]
-struct Local(SocketAddr);
+/// The connection a request came in by.
+#[derive(Clone, Debug)]
+pub struct Connection {
+    local: SocketAddr,
+    peer: SocketAddr,
+    /// When it has its age: streams end.
+    until: Instant,
+    /// Changes, or closes, when the service ends.
+    stopped: watch::Receiver<()>,
+}

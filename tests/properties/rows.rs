@@ -40,6 +40,8 @@ fn add_up(sums: &mut Sums, outputs: &[Output]) {
         assert_eq!(rows.bucket, bucket_of(rows.bucket), "a bucket starts at whole 10 s");
         assert!(rows.bucket <= rows.source_watermark, "nothing is counted ahead of the clock");
         assert_eq!(rows.fault(), None);
+        let keys: BTreeSet<RowKey> = rows.iter().map(|(key, _)| key).collect();
+        assert_eq!(keys.len(), rows.rows.len(), "one row for each combination");
         for (key, tally) in rows.iter() {
             sums.entry((rows.bucket, rows.graph.clone(), key)).or_default().add(&tally);
         }

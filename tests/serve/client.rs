@@ -25,8 +25,22 @@ impl Answer {
     pub fn parse(text: &str) -> Self {
         let (head, body) = text.split_once("\r\n\r\n").unwrap_or((text, ""));
         let status = head.split(' ').nth(1).and_then(|code| code.parse().ok()).unwrap_or(0);
-        Self { status, head: head.to_lowercase(), body: body.to_owned() }
+        let head = head.to_lowercase();
+        let body = if head.contains("transfer-encoding: chunked") { joined(body) } else { body.to_owned() };
+        Self { status, head, body }
     }
+}
+
+/// The text of a chunked body, as far as it came.
+pub fn joined(mut chunks: &str) -> String {
+    let mut text = String::new();
+    while let Some((size, rest)) = chunks.split_once("\r\n") {
+        let size = usize::from_str_radix(size.trim(), 16).unwrap_or(0);
+        let Some((chunk, rest)) = rest.split_at_checked(size).filter(|_| size > 0) else { break };
+        text.push_str(chunk);
+        chunks = rest.strip_prefix("\r\n").unwrap_or(rest);
+    }
+    text
 }
 
 pub fn connect(address: SocketAddr) -> TcpStream {

@@ -7,7 +7,7 @@ use std::sync::atomic::AtomicBool;
 use axum::Router;
 use reflex::engine::shown::health::Bounds;
 use reflex::engine::shown::watch::Monitor;
-use reflex::serve::{Bound, Limits, Server, operations};
+use reflex::serve::{Bound, Limits, Part, Server, operations};
 
 use super::client::{Answer, connect, get, say};
 
@@ -28,7 +28,8 @@ impl Service {
         let stop = Arc::new(AtomicBool::new(false));
         let monitor = Arc::new(Monitor::new(1, Bounds::default(), &stop));
         let bound = Bound::new("127.0.0.1:0", "reflex.internal", limits).expect("a port");
-        let parts = [operations::routes(Arc::clone(&monitor), Arc::clone(bound.served())), further];
+        let operations = operations::routes(Arc::clone(&monitor), None, Arc::clone(bound.served()));
+        let parts = [operations, further].map(|router| Part::new(router, &limits));
         let server = bound.serve(parts).expect("a service");
         Self { monitor, stop, server }
     }

@@ -54,6 +54,18 @@ pub struct Settings {
     pub http_hosts: String,
     /// Connections to the HTTP service at a time; over: 503.
     pub http_connections_max: u32,
+    /// Long polls and streams at a time; over: 503.
+    pub http_waiting_max: u32,
+    /// Requests a second of one client; over: 429.
+    pub http_rate_per_second_max: u32,
+    /// File of tokens and roles; empty: none.
+    pub http_tokens: String,
+    /// Whether without tokens everybody who reaches the address may read and publish, not only this machine.
+    pub http_open: bool,
+    /// Certificate chain (PEM) for TLS; empty: no TLS.
+    pub http_tls_certificate: String,
+    /// Its key (PEM).
+    pub http_tls_key: String,
     /// How results are written.
     pub output: Output,
     /// How output records are written.
@@ -99,7 +111,13 @@ impl Default for Settings {
             instance: String::new(),
             http: String::new(),
             http_hosts: String::new(),
-            http_connections_max: 256,
+            http_connections_max: 512,
+            http_waiting_max: 384,
+            http_rate_per_second_max: 5000,
+            http_tokens: String::new(),
+            http_open: false,
+            http_tls_certificate: String::new(),
+            http_tls_key: String::new(),
             output: Output::Table,
             encoding: Encoding::Json,
             commit_interval_ms: 1000,

@@ -50,7 +50,7 @@ impl Record {
         Some(String::from_utf8_lossy(value.as_deref()?).into_owned())
     }
 
-    fn of(message: &BorrowedMessage<'_>) -> Self {
+    pub(in crate::engine) fn of(message: &BorrowedMessage<'_>) -> Self {
         let headers = message.headers().map(native::headers).unwrap_or_default();
         Self {
             partition: message.partition(),
@@ -157,7 +157,7 @@ impl Reader {
         match self.consumer.poll(wait) {
             None => Ok(None),
             Some(Ok(message)) => Ok(Some(Record::of(&message))),
-            Some(Err(error)) => self.judge(&error).map(|()| None),
+            Some(Err(error)) => judge(&self.topic, &error).map(|()| None),
         }
     }
 
@@ -171,18 +171,19 @@ impl Reader {
             });
         Ok(found.collect())
     }
+}
 
-    fn judge(&self, error: &KafkaError) -> Result<(), EngineError> {
-        match error.rdkafka_error_code() {
-            Some(RDKafkaErrorCode::UnknownTopicOrPartition | RDKafkaErrorCode::UnknownTopic) => {
-                Err(EngineError::TopicMissing(self.topic.clone()))
-            }
-            _ => match EngineError::kafka(DOING, error) {
-                denied @ EngineError::NotPermitted(_) => Err(denied),
-                fatal if matches!(error, KafkaError::MessageConsumptionFatal(_)) => Err(fatal),
-                // The library goes on by itself.
-                _ => Ok(()),
-            },
+/// Whether nothing comes any more after this error.
+pub(in crate::engine) fn judge(topic: &str, error: &KafkaError) -> Result<(), EngineError> {
+    match error.rdkafka_error_code() {
+        Some(RDKafkaErrorCode::UnknownTopicOrPartition | RDKafkaErrorCode::UnknownTopic) => {
+            Err(EngineError::TopicMissing(topic.to_owned()))
         }
+        _ => match EngineError::kafka(DOING, error) {
+            denied @ EngineError::NotPermitted(_) => Err(denied),
+            fatal if matches!(error, KafkaError::MessageConsumptionFatal(_)) => Err(fatal),
+            // The library goes on by itself.
+            _ => Ok(()),
+        },
     }
 }

@@ -5,6 +5,7 @@
 mod family;
 mod fleet;
 mod health;
+mod http;
 mod stage;
 mod store;
 mod system;
@@ -20,6 +21,7 @@ use prometheus_client::registry::Registry;
 
 use crate::engine::shown::watch::{Monitor, wall};
 use crate::serve::Served;
+use crate::serve::board::Board;
 use crate::serve::metrics::family::Family;
 
 /// The content type of [`Metrics::text`].
@@ -32,11 +34,11 @@ pub struct Metrics {
 }
 
 impl Metrics {
-    /// Of these workers and this service.
+    /// Of these workers, what was read, and this service.
     #[must_use]
-    pub fn new(monitor: Arc<Monitor>, served: Arc<Served>) -> Self {
+    pub fn new(monitor: Arc<Monitor>, board: Option<Arc<Board>>, served: Arc<Served>) -> Self {
         let mut registry = Registry::default();
-        registry.register_collector(Box::new(Source { monitor, served }));
+        registry.register_collector(Box::new(Source { monitor, board, served }));
         Self { registry }
     }
 
@@ -54,6 +56,7 @@ impl Metrics {
 #[derive(Debug)]
 struct Source {
     monitor: Arc<Monitor>,
+    board: Option<Arc<Board>>,
     served: Arc<Served>,
 }
 
@@ -69,7 +72,8 @@ impl Source {
         families.extend(store::families(&stores));
         let lags: Vec<_> = workers.iter().map(|worker| worker.lags()).collect();
         families.extend(health::lags(&lags, &snapshots, wall()));
-        families.extend(system::families(&self.served));
+        families.extend(http::families(&self.served, self.board.as_deref()));
+        families.extend(system::families());
         families
     }
 }

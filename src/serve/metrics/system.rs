@@ -1,35 +1,17 @@
-//! The process, the HTTP service, and what was built.
-
-use std::sync::atomic::{AtomicU64, Ordering};
+//! The process, and what was built.
 
 use crate::engine::CORE_VERSION;
-use crate::serve::Served;
 use crate::serve::metrics::family::{Family, Labels, float};
 use crate::serve::process::Usage;
 
-/// Of the process and its service.
-pub fn families(served: &Served) -> Vec<Family> {
-    let mut families = http(served);
-    families.extend(process(&Usage::now()));
+/// Of the process.
+pub fn families() -> Vec<Family> {
+    let mut families = process(&Usage::now());
     let (_, librdkafka) = rdkafka::util::get_rdkafka_version();
     let versions = [("version", env!("CARGO_PKG_VERSION")), ("core", CORE_VERSION), ("librdkafka", &librdkafka)];
     let build = versions.map(|(name, version)| (name, version.to_owned())).to_vec();
     families.push(Family::gauge("reflex_build_info", "What is running; always 1.").number(build, 1.0));
     families
-}
-
-fn http(served: &Served) -> Vec<Family> {
-    let get = |count: &AtomicU64| count.load(Ordering::Relaxed);
-    let classes = ["1xx", "2xx", "3xx", "4xx", "5xx"];
-    let answers: Vec<(&str, u64)> = classes.into_iter().zip(served.answers.iter().map(get)).collect();
-    let one = |name, help, count| Family::counter(name, help).count(Labels::new(), get(count));
-    vec![
-        Family::counter("reflex_http_answers", "Answers over HTTP, by class of status.").counts("class", &answers),
-        one("reflex_http_connections", "Connections accepted.", &served.connections),
-        Family::counter("reflex_http_limit_reached", "How often a client ran into a limit of the service.")
-            .counts("limit", &served.limits()),
-        one("reflex_http_hosts_refused", "Requests for a name this process is not known under.", &served.hosts_refused),
-    ]
 }
 
 /// Names as every dashboard for processes expects them.
