@@ -22,9 +22,8 @@ const RECORDS: [(&str, &str); 8] = [
 ];
 
 /// Modules whose types are parts of records, or travel inside the program only, with what they are.
-const PARTS: [(&str, &str); 11] = [
+const PARTS: [(&str, &str); 12] = [
     ("object", "one JSON object as bytes: part of an event"),
-    ("id", "names of records"),
     ("observation", "what the replay report counts; never on a topic"),
     ("open_enum", "words that may grow"),
     ("output", "a record on its way out"),
