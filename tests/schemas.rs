@@ -7,7 +7,7 @@ use apache_avro::Schema;
 use reflex::record::audit::Audit;
 use reflex::record::codec::avro::{Fingerprint, encode};
 use reflex::record::codec::{RecordKind, Schemas, json};
-use reflex::record::command::{Command, Verb};
+use reflex::record::command::{Command, Order, Verb};
 use reflex::record::dead_letter::{Code, HEADER_NAMES, HEADER_PREFIX, Rejection, headers};
 use reflex::record::escalation::Escalation;
 use reflex::record::event::Route;
@@ -202,6 +202,12 @@ fn command() -> Command {
         verb: Verb::Approve,
         target: text(),
         content_hash: some(),
+        order: Some(Order {
+            scope: Scope::Cohort(BTreeMap::from([(text(), text())])),
+            kind: OverrideKind::Pause,
+            schema_ref: some(),
+            ttl_ms: 1,
+        }),
         reason: text(),
         author: text(),
     }
