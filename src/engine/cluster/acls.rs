@@ -11,8 +11,10 @@ use crate::record::topic::Topic;
 /// Somebody with permissions of their own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Principal {
-    /// `reflex run`.
+    /// `reflex run`, its HTTP service included.
     Engine,
+    /// `reflex serve`.
+    Server,
     /// A runtime, for its events.
     RuntimeProducer,
     /// A runtime, or a service, that reads overrides and interventions.
@@ -29,8 +31,9 @@ pub enum Principal {
 
 impl Principal {
     /// Everybody.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::Engine,
+        Self::Server,
         Self::RuntimeProducer,
         Self::RuntimeReader,
         Self::Operator,
@@ -44,6 +47,7 @@ impl Principal {
     pub fn name(self) -> &'static str {
         match self {
             Self::Engine => "engine",
+            Self::Server => "server",
             Self::RuntimeProducer => "runtime-producer",
             Self::RuntimeReader => "runtime-reader",
             Self::Operator => "operator",
@@ -125,6 +129,8 @@ fn of(principal: Principal, names: &TopicNames, group: &str) -> Vec<Acl> {
     let records = Topic::ALL.map(|topic| names.of(topic));
     let commands = [names.session_commands.as_str(), &names.commands];
     let own = [names.state_session.as_str(), &names.state_fleet, &names.tape_session, &names.tape_fleet];
+    // Overrides and interventions to answer from, the audit for what became of commands.
+    let answered = [names.overrides.as_str(), &names.interventions, &names.audit];
     match principal {
         Principal::Engine => vec![
             topics(&names.inputs(), READ),
@@ -137,6 +143,14 @@ fn of(principal: Principal, names: &TopicNames, group: &str) -> Vec<Acl> {
             acl(Resource::Group(group.to_owned()), READ),
             acl(Resource::TransactionalIdPrefix(format!("{group}/")), WRITE),
             cluster(DESCRIBE),
+            topics(&answered, READ),
+            topics(&[&names.events], WRITE),
+        ],
+        Principal::Server => vec![
+            topics(&answered, READ),
+            topics(&[&[names.events.as_str()], &commands[..]].concat(), WRITE),
+            acl(Resource::Group(group.to_owned()), LOOK_UP),
+            id(commands_id(group)),
         ],
         Principal::RuntimeProducer => vec![topics(&[&names.events], WRITE)],
         Principal::RuntimeReader => vec![topics(&[&names.overrides, &names.interventions], READ)],
