@@ -95,7 +95,7 @@ fn files_that_cannot_be_used_are_named_by_their_setting() {
     assert_eq!(setting("not/there", &key), "http_tls_certificate");
     assert_eq!(setting(&chain, "not/there"), "http_tls_key");
     assert_eq!(setting(&chain, &chain), "http_tls_key", "no key in it");
-    assert_eq!(setting(&chain, &Certified::new().path("key.pem")), "http_tls_key", "gone");
+    assert_eq!(setting(&key, &key), "http_tls_certificate", "no certificate in it");
     let other = Certified::new();
     assert_eq!(setting(&chain, &other.path("key.pem")), "http_tls_certificate", "not its key");
     assert!(matches!(Tls::new("", ""), Ok(None)));
