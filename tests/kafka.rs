@@ -21,6 +21,7 @@ mod kafka {
     mod dead_letters;
     mod decisions;
     mod dlq;
+    mod doctor;
     mod durable;
     mod faults;
     mod http;

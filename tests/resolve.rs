@@ -4,6 +4,9 @@
 
 #[path = "resolve/choices.rs"]
 mod choices;
+#[cfg(feature = "shell")]
+#[path = "resolve/program.rs"]
+mod program;
 #[path = "resolve/scan.rs"]
 mod scan;
 

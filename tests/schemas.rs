@@ -7,14 +7,15 @@ use apache_avro::Schema;
 use reflex::record::audit::Audit;
 use reflex::record::codec::avro::{Fingerprint, encode};
 use reflex::record::codec::{RecordKind, Schemas, json};
-use reflex::record::command::{Command, Verb};
+use reflex::record::command::{Command, Order, Verb};
 use reflex::record::dead_letter::{Code, HEADER_NAMES, HEADER_PREFIX, Rejection, headers};
 use reflex::record::escalation::Escalation;
 use reflex::record::event::Route;
-use reflex::record::fleet::{FleetRecord, Row, RowKey, Rows, SignatureRow, Tally};
+use reflex::record::fleet::{FleetRecord, RowKey, SignatureRow, Tally};
 use reflex::record::intervention::{Action, Intervention, InterventionKind, InterventionStatus, Proposal};
 use reflex::record::overrides::{Override, OverrideKind, OverrideMode, OverrideSource, OverrideStatus, Resume, Shadow};
 use reflex::record::position::{Evidence, Place};
+use reflex::record::rows::Rows;
 use reflex::record::scope::Scope;
 use reflex::record::signature::Signature;
 use reflex::record::sketch::Sketch;
@@ -169,13 +170,7 @@ fn fleet() -> Value {
         late: true,
         dimensions: dimensions(),
     };
-    let rows = Rows {
-        graph: text(),
-        source: text(),
-        bucket: Timestamp::EPOCH,
-        source_watermark: Timestamp::EPOCH,
-        rows: vec![Row::new(key, tally)],
-    };
+    let rows = Rows::empty(&text(), &text(), Timestamp::EPOCH, Timestamp::EPOCH).of(&[(key, tally)]).remove(0);
     let row = SignatureRow {
         graph: text(),
         source: text(),
@@ -207,6 +202,12 @@ fn command() -> Command {
         verb: Verb::Approve,
         target: text(),
         content_hash: some(),
+        order: Some(Order {
+            scope: Scope::Cohort(BTreeMap::from([(text(), text())])),
+            kind: OverrideKind::Pause,
+            schema_ref: some(),
+            ttl_ms: 1,
+        }),
         reason: text(),
         author: text(),
     }
@@ -358,7 +359,7 @@ fn schema_fingerprints_stable() {
         "2cef4c6360b4fca8",
         "106f43968d562e9d",
         "6b10802d3e5e4330",
-        "7260990cac72dda1",
+        "3bc3c039ddd43fe1",
         "9030d696d9e63309",
     ];
     assert_eq!(RecordKind::ALL.map(|kind| hex(kind.fingerprint())), golden);

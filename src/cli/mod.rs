@@ -7,39 +7,46 @@ pub mod config;
 pub mod decide;
 pub mod demo;
 pub mod dlq;
+pub mod doctor;
 pub mod engine_config;
 pub mod exit;
 mod failure;
 pub mod freeze;
 pub mod http;
+pub mod import;
+mod lines;
 mod logging;
+mod order;
 mod pipe;
 pub mod publish;
 pub mod ready;
 pub mod records;
 pub mod registry;
 pub mod replay;
+pub mod resolve;
 pub mod run;
 pub mod settings;
 mod table;
 pub mod test;
 pub mod token;
 pub mod topics;
+pub mod trail;
 pub mod validate;
 pub mod verify;
 
+use std::collections::BTreeSet;
 use std::io::{IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 
 use crate::record::command;
 use crate::registry::Registry;
 use exit::{Exit, Failure};
 use settings::model::Output;
-use settings::{Flags, Resolved};
+use settings::{Flags, Resolved, environment};
 
 /// Runtime recovery for agent fleets, an event-stream processor over Kafka.
 #[derive(Debug, Parser)]
@@ -131,12 +138,16 @@ enum Verb {
     Verify(verify::Args),
     /// Ask the process of `reflex run` at --http whether it is ready: exit 0 yes, 1 no.
     Ready(ready::Args),
+    /// Does everything work? Brokers, topics, permissions, clocks, registry, processor, and one round trip.
+    Doctor(doctor::Args),
     /// Check the registry: every problem of every file at once.
     Validate(validate::Args),
     /// Check scenario files against a registry.
     Test(test::Args),
     /// Run recorded events through the stages: no broker, nothing published.
     Replay(replay::Args),
+    /// What a runtime computes: which schema to run, for a context now on the broker, or for recorded cases.
+    Resolve(resolve::Args),
     /// Create, configure and check the topics.
     #[command(subcommand)]
     Topics(topics::Verb),
@@ -149,6 +160,12 @@ enum Verb {
     /// The Intervention Log: list, show, approve, reject.
     #[command(subcommand)]
     Interventions(records::InterventionVerb),
+    /// Every transition of every record: list.
+    #[command(subcommand)]
+    Audit(trail::AuditVerb),
+    /// What a person was asked to take over: list, show.
+    #[command(subcommand)]
+    Escalations(trail::EscalationVerb),
     /// What could not be used: list, show, send again.
     #[command(subcommand)]
     Dlq(dlq::Verb),
@@ -173,6 +190,7 @@ fn dispatch(verb: Verb, resolved: &Resolved, out: &mut dyn Write) -> Result<Exit
         Verb::Token(args) => token::run(&args, resolved.settings.output != Output::Table, out),
         Verb::Verify(args) => verify::run(&args, resolved, out),
         Verb::Ready(args) => ready::run(&args, &resolved.settings.http, out),
+        Verb::Doctor(args) => doctor::run(args, resolved, out),
         Verb::Validate(args) => {
             let json = resolved.settings.output != Output::Table;
             validate::run(Path::new(&resolved.settings.registry), &resolved.limits, args.deny_warnings, json)
@@ -187,10 +205,13 @@ fn dispatch(verb: Verb, resolved: &Resolved, out: &mut dyn Write) -> Result<Exit
             let second = args.diff.as_deref().map(|folder| load_registry(folder, resolved)).transpose()?;
             replay::run(&args, &registry(resolved)?, second.as_ref(), shape, out)
         }
+        Verb::Resolve(args) => resolve::run(&args, resolved, out),
         Verb::Topics(verb) => topics::run(&verb, resolved, out),
         Verb::Registry(verb) => registry::run(&verb, resolved, out),
         Verb::Overrides(verb) => records::overrides(&verb, resolved, out),
         Verb::Interventions(verb) => records::interventions(&verb, resolved, out),
+        Verb::Audit(verb) => trail::audit(&verb, resolved, out),
+        Verb::Escalations(verb) => trail::escalations(&verb, resolved, out),
         Verb::Dlq(verb) => dlq::run(&verb, resolved, out),
         Verb::Freeze(args) => freeze::run(command::Verb::Freeze, &args, resolved, out),
         Verb::Unfreeze(args) => freeze::run(command::Verb::Unfreeze, &args, resolved, out),
@@ -212,7 +233,11 @@ pub fn main() -> ExitCode {
         }
     };
     let colours = colours();
-    let ended = settings::resolve(&arguments.common.flags(), std::env::vars(), colours).and_then(|resolved| {
+    let names = environment::variables().map(|(name, _)| name);
+    for name in environment::unknown(names, &variables_of(&Arguments::command())) {
+        eprintln!("warning: {}: no setting has this variable; `reflex config show` lists them", table::clean(&name));
+    }
+    let ended = settings::resolve(&arguments.common.flags(), environment::variables(), colours).and_then(|resolved| {
         // In large pieces: a replay prints a line for each record.
         let mut out = std::io::BufWriter::with_capacity(65_536, pipe::Tolerant::new(std::io::stdout().lock()));
         let ended = dispatch(arguments.verb, &resolved, &mut out);
@@ -227,6 +252,13 @@ pub fn main() -> ExitCode {
             failure.exit.into()
         }
     }
+}
+
+/// The variables of flags that are no settings.
+fn variables_of(command: &clap::Command) -> BTreeSet<String> {
+    let own = command.get_arguments().filter_map(|argument| argument.get_env());
+    let own = own.map(|name| name.to_string_lossy().into_owned());
+    own.chain(command.get_subcommands().flat_map(variables_of)).collect()
 }
 
 /// Whether standard error may be coloured.
@@ -263,9 +295,13 @@ fn scenario_registry(
 
 #[cfg(test)]
 mod tests {
-    use clap::CommandFactory;
-
     use super::*;
+
+    #[test]
+    fn flags_that_are_no_settings_have_variables_too() {
+        let found = variables_of(&Arguments::command());
+        assert!(found.contains("REFLEX_AUTHOR") && found.contains("REFLEX_DENY_WARNINGS"), "{found:?}");
+    }
 
     #[test]
     fn the_command_line_is_consistent() {

@@ -1,9 +1,8 @@
 //! `reflex publish FILE…`: recorded events to the events topic, so that a newcomer can try a real broker without another
 //! tool.
 
-use std::fs::File;
-use std::io::{BufRead, BufReader, IsTerminal, Read, Write, stderr};
-use std::path::{Path, PathBuf};
+use std::io::{BufReader, IsTerminal, Read, Write, stderr};
+use std::path::PathBuf;
 use std::thread;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -13,6 +12,7 @@ use serde_json::json;
 use crate::cli::engine_config::cluster;
 use crate::cli::exit::{Exit, Failure};
 use crate::cli::failure::unwritable;
+use crate::cli::lines::{Source, open, read_line};
 use crate::cli::settings::Resolved;
 use crate::cli::settings::model::Output;
 use crate::engine::EngineError;
@@ -79,22 +79,6 @@ pub fn run(args: &Args, resolved: &Resolved, out: &mut dyn Write) -> Result<Exit
         return Err(Failure::new(Exit::BadInput, format_args!("{} malformed lines", run.malformed)));
     }
     Ok(Exit::Done)
-}
-
-type Source = (String, Option<u64>, Box<dyn Read>);
-
-fn open(path: &Path) -> Result<Source, Failure> {
-    let name = path.display().to_string();
-    if path == Path::new("-") {
-        return Ok((name, None, Box::new(std::io::stdin())));
-    }
-    let missing = |error: std::io::Error| Failure::new(Exit::NoInput, format_args!("{name}: {error}"));
-    let file = File::open(path).map_err(missing)?;
-    let metadata = file.metadata().map_err(missing)?;
-    if metadata.is_dir() {
-        return Err(Failure::new(Exit::NoInput, format_args!("{name}: a folder")));
-    }
-    Ok((name, Some(metadata.len()), Box::new(file)))
 }
 
 fn bar(sources: &[Source]) -> ProgressBar {
@@ -182,25 +166,6 @@ impl Publish {
     }
 }
 
-/// Reads a line, but keeps at most one byte more than `bytes_max` of it; how many bytes were read.
-fn read_line(reader: &mut impl BufRead, line: &mut Vec<u8>, bytes_max: u64) -> std::io::Result<u64> {
-    let mut read = reader.by_ref().take(bytes_max + 1).read_until(b'\n', line)? as u64;
-    while read > 0 && line.last() != Some(&b'\n') {
-        let rest = reader.fill_buf()?;
-        if rest.is_empty() {
-            break;
-        }
-        let end = rest.iter().position(|byte| *byte == b'\n');
-        let count = end.map_or(rest.len(), |end| end + 1);
-        reader.consume(count);
-        read += count as u64;
-        if end.is_some() {
-            break;
-        }
-    }
-    Ok(read)
-}
-
 /// Checks an event and moves its time; session id and text. Everything else in the text stays as it is, byte by byte.
 fn prepare(line: &[u8], shift: &mut Shift) -> Result<(String, String), Rejection> {
     let event = event_from_bytes(line, Limits::default().field_bytes_max as usize)?;
@@ -262,17 +227,5 @@ mod tests {
         let first: Timestamp = "2026-01-01T00:00:00Z".parse().expect("a time");
         let moved = Timestamp::from_micros(first.as_micros() + by);
         assert!(moved.millis_since(now()).abs() < 60_000);
-    }
-
-    #[test]
-    fn a_line_that_is_too_long_is_skipped_and_the_next_is_read() {
-        let text = format!("{}\nshort\n", "x".repeat(300_000));
-        let mut reader = BufReader::with_capacity(1000, text.as_bytes());
-        let mut line = Vec::new();
-        assert_eq!(read_line(&mut reader, &mut line, 10).expect("read"), 300_001);
-        assert_eq!(line.len(), 11);
-        line.clear();
-        read_line(&mut reader, &mut line, 10).expect("read");
-        assert_eq!(line, b"short\n");
     }
 }

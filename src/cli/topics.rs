@@ -81,26 +81,63 @@ pub fn run(verb: &Verb, resolved: &Resolved, out: &mut dyn Write) -> Result<Exit
         let specs: Vec<&TopicSpec> = topics.iter().map(|topic| &topic.spec).collect();
         wait_until_there(&admin, &specs)?;
     }
-    let findings = match verb {
-        Verb::Check(_) => look_at_cluster(resolved, &admin, &topics)?,
-        _ => Vec::new(),
-    };
+    let mut findings = Vec::new();
+    if matches!(verb, Verb::Check(_)) {
+        let hidden;
+        (findings, hidden) = look_at_cluster(resolved, &admin, &topics)?;
+        for words in hidden {
+            eprintln!("not checked: {words}");
+        }
+    }
     left |= !findings.is_empty();
     show(verb, resolved, &topics, &findings, out).map_err(unwritable)?;
     Ok(if left && !matches!(verb, Verb::Plan(_)) { Exit::Found } else { Exit::Done })
 }
 
-/// What of brokers, replicas and transactions would break a guarantee.
-fn look_at_cluster(resolved: &Resolved, admin: &Admin, topics: &[Topic]) -> Result<Vec<Finding>, Failure> {
+/// What `check` finds.
+pub struct Checked {
+    /// Topics that do not exist.
+    pub missing: Vec<String>,
+    /// Topics that are not as they should be, and how.
+    pub differing: Vec<(String, String)>,
+    /// What of brokers, replicas and transactions would break a guarantee.
+    pub findings: Vec<Finding>,
+    /// What the broker did not permit to ask.
+    pub hidden: Vec<String>,
+    /// Topics looked at.
+    pub count: usize,
+}
+
+/// Checks without printing.
+///
+/// # Errors
+/// Exit 69 without a broker, 77 where the broker does not permit it.
+pub fn check(resolved: &Resolved, admin: &Admin) -> Result<Checked, Failure> {
+    let topics = look(&Args { partitions: None }, resolved, admin)?;
+    let (mut missing, mut differing) = (Vec::new(), Vec::new());
+    for Topic { spec, changes, .. } in &topics {
+        if changes.contains(&Change::Create) {
+            missing.push(spec.name.clone());
+        } else {
+            differing.extend(changes.iter().map(|change| (spec.name.clone(), change.to_string())));
+        }
+    }
+    let (findings, hidden) = look_at_cluster(resolved, admin, &topics)?;
+    Ok(Checked { missing, differing, findings, hidden, count: topics.len() })
+}
+
+/// What of brokers, replicas and transactions would break a guarantee, and what may not be looked at.
+fn look_at_cluster(
+    resolved: &Resolved,
+    admin: &Admin,
+    topics: &[Topic],
+) -> Result<(Vec<Finding>, Vec<String>), Failure> {
     let settings = &resolved.settings;
     let names: Vec<String> = topics.iter().map(|topic| topic.spec.name.clone()).collect();
     let (facts, hidden) = preflight::look(admin, &names)?;
-    for words in hidden {
-        eprintln!("not checked: {words}");
-    }
     let mut findings = judge_cluster(&facts, settings.dev);
     findings.extend(preflight::transactions(&config(settings, "check")?));
-    Ok(findings)
+    Ok((findings, hidden))
 }
 
 /// No broker is asked: the lists are those of the topics.

@@ -1,6 +1,7 @@
 //! `reflex validate`: is the registry in order? Also how every other verb loads one.
 
 use std::collections::BTreeMap;
+use std::fmt::Write as _;
 use std::io::IsTerminal as _;
 use std::path::{Path, PathBuf};
 use std::{env, fs, io};
@@ -8,7 +9,11 @@ use std::{env, fs, io};
 use miette::{GraphicalReportHandler, GraphicalTheme, LabeledSpan, MietteDiagnostic, NamedSource, Report};
 
 use crate::cli::exit::{Exit, Failure};
+use crate::registry::problem::PROBLEMS_MAX;
 use crate::registry::{Loaded, Problem, Registry, Severity, SourceFile, load_and_lint};
+
+/// Longest line that is shown with a mark under it; of a longer one there is a part, as of a manifest in one line.
+const LINE_CHARS_MAX: usize = 200;
 
 /// Arguments of `validate` beside the common ones.
 #[derive(Clone, Copy, Debug, Default, clap::Args)]
@@ -41,7 +46,7 @@ pub fn run(dir: &Path, limits: &BTreeMap<String, String>, deny_warnings: bool, j
         print(&mut io::stderr(), &render(&problems, &files))?;
         match &registry {
             Some(registry) if !refused => print(&mut io::stdout(), &summary(registry, &problems))?,
-            _ => print(&mut io::stderr(), &count(&problems))?,
+            _ => print(&mut io::stderr(), &counted(&problems))?,
         }
     }
     Ok(if refused { Exit::Configuration } else { Exit::Done })
@@ -54,7 +59,7 @@ pub fn run(dir: &Path, limits: &BTreeMap<String, String>, deny_warnings: bool, j
 pub fn load_folder(dir: &Path) -> Result<Loaded, Failure> {
     let files = read_folder(dir)?;
     load_and_lint(&files).map_err(|problems| {
-        let message = format!("{}{}", render(&problems, &files), count(&problems));
+        let message = format!("{}{}", render(&problems, &files), counted(&problems));
         Failure::new(Exit::Configuration, message)
     })
 }
@@ -64,6 +69,18 @@ pub fn load_folder(dir: &Path) -> Result<Loaded, Failure> {
 /// # Errors
 /// Exit 66 where the folder is missing, holds no such file, or one cannot be read.
 pub fn read_folder(dir: &Path) -> Result<Vec<SourceFile>, Failure> {
+    let files = files_of(dir)?;
+    if files.is_empty() {
+        return Err(Failure::new(Exit::NoInput, format_args!("{}: no *.toml file in it", dir.display())));
+    }
+    Ok(files)
+}
+
+/// As [`read_folder`], but there may be none.
+///
+/// # Errors
+/// Exit 66 where the folder is missing or a file cannot be read.
+pub fn files_of(dir: &Path) -> Result<Vec<SourceFile>, Failure> {
     let unreadable =
         |path: &Path, error: &io::Error| Failure::new(Exit::NoInput, format_args!("{}: {error}", path.display()));
     let entries = fs::read_dir(dir).map_err(|error| {
@@ -78,9 +95,6 @@ pub fn read_folder(dir: &Path) -> Result<Vec<SourceFile>, Failure> {
         if path.extension().is_some_and(|extension| extension == "toml") && path.is_file() && !hidden {
             paths.push(path);
         }
-    }
-    if paths.is_empty() {
-        return Err(Failure::new(Exit::NoInput, format_args!("{}: no *.toml file in it", dir.display())));
     }
     paths.sort();
     let read = |path: PathBuf| {
@@ -110,6 +124,11 @@ pub fn render(problems: &[Problem], files: &[SourceFile]) -> String {
     let handler = GraphicalReportHandler::new_themed(theme).with_wrap_lines(false).with_links(false);
     let mut text = String::new();
     for problem in problems {
+        if problem.snippet.chars().count() > LINE_CHARS_MAX {
+            // The renderer would show the whole line.
+            let _ = write!(text, "  {problem}\n  {}\n\n", problem.snippet);
+            continue;
+        }
         let source = files.iter().find(|file| file.name == problem.file).map_or("", |file| file.text.as_str());
         let severity = match problem.severity {
             Severity::Error => miette::Severity::Error,
@@ -148,9 +167,11 @@ fn bytes(problem: &Problem, text: &str) -> std::ops::Range<usize> {
     line_start + start..line_start + at(problem.column - 1 + problem.length).max(start)
 }
 
-fn count(problems: &[Problem]) -> String {
+/// How many errors and warnings.
+pub fn counted(problems: &[Problem]) -> String {
     let errors = problems.iter().filter(|problem| problem.is_error()).count();
-    format!("{}, {}", plural(errors, "error"), plural(problems.len() - errors, "warning"))
+    let first = if problems.len() >= PROBLEMS_MAX { "; more than these are not shown" } else { "" };
+    format!("{}, {}{first}", plural(errors, "error"), plural(problems.len() - errors, "warning"))
 }
 
 fn summary(registry: &Registry, problems: &[Problem]) -> String {

@@ -20,7 +20,7 @@
 //! State is in memory and in changelogs: what changed goes there in the transaction of the effects, and a task is restored
 //! from there wherever it begins: from the local store of this process as far as that goes, and the rest from the changelog.
 
-mod clock;
+pub mod clock;
 pub mod cluster;
 mod commit;
 pub mod config;

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::fleet::lru::Lru;
 use crate::record::event::Route;
 use crate::record::fleet::{BUCKET_MS, RowKey, Tally};
+use crate::record::rows::Rows;
 use crate::record::task::entry::is_default;
 use crate::record::task::shelf::Shelf;
 use crate::record::time::Timestamp;
@@ -75,14 +76,25 @@ fn rank(entry: &SeriesEntry) -> u8 {
 }
 
 impl Windows {
-    /// Counts runs of a row, and of its graph where they are exposed. Gives how many series were forgotten to make room.
-    pub fn add(&mut self, graph: &str, row: RowKey, tally: &Tally, bucket: i64, series_max: usize) -> u64 {
-        let is_exposed = row.route != Route::Shadow && !row.late;
-        let mut evicted = 0;
-        if is_exposed {
-            evicted += self.count(SeriesEntry { graph: graph.to_owned(), row: None }, tally, bucket, series_max);
+    /// Counts the runs of a table: of each row, and of its graph those that are exposed. Gives how many rows it had, and how
+    /// many series were forgotten to make room.
+    pub fn add(&mut self, rows: &Rows, bucket: i64, series_max: usize) -> (u64, u64) {
+        let mut exposed = None;
+        let (mut number, mut evicted) = (0, 0);
+        for (row, tally) in rows.iter() {
+            number += 1;
+            let is_exposed = row.route != Route::Shadow && !row.late;
+            if is_exposed {
+                exposed.get_or_insert_with(Tally::default).add(&tally);
+            }
+            let series = SeriesEntry { graph: rows.graph.clone(), row: Some(row) };
+            evicted += self.count(series, &tally, bucket, series_max);
         }
-        evicted + self.count(SeriesEntry { graph: graph.to_owned(), row: Some(row) }, tally, bucket, series_max)
+        if let Some(exposed) = exposed {
+            let series = SeriesEntry { graph: rows.graph.clone(), row: None };
+            evicted += self.count(series, &exposed, bucket, series_max);
+        }
+        (number, evicted)
     }
 
     fn count(&mut self, entry: SeriesEntry, tally: &Tally, bucket: i64, series_max: usize) -> u64 {

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::record::event::Route;
 use crate::record::position::Place;
+use crate::record::rows::Rows;
 use crate::record::signature::Signature;
 use crate::record::sketch::Sketch;
 use crate::record::time::Timestamp;
@@ -66,21 +67,6 @@ impl FleetRecord {
 #[must_use]
 pub fn key(graph: &str) -> String {
     format!("graph/{graph}")
-}
-
-/// A table of counts: what one task saw of one graph in (a part of) one bucket. Rows of several records add up.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Rows {
-    /// The graph as given to `resolve`.
-    pub graph: String,
-    /// The task that counted, `session/PARTITION`.
-    pub source: String,
-    /// Start of the 10 s bucket of that task's clock.
-    pub bucket: Timestamp,
-    /// Clock of that task when it wrote this: it has nothing more to say of buckets that ended before.
-    pub source_watermark: Timestamp,
-    /// One row for each combination that was seen, in order.
-    pub rows: Vec<Row>,
 }
 
 /// What the runs of a row have in common.
@@ -142,68 +128,6 @@ impl Tally {
             *sum = sum.saturating_add(more);
         }
         self.latency.merge(&other.latency);
-    }
-}
-
-/// One row: the fields of [`RowKey`] and [`Tally`], side by side.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[allow(missing_docs, reason = "the fields of RowKey and Tally; flattened ones would be read through a buffer")]
-pub struct Row {
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub schema_ref: Option<String>,
-    pub route: Route,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub override_id: Option<String>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub override_attempt: Option<u32>,
-    #[serde(default, skip_serializing_if = "is_false")]
-    pub late: bool,
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub dimensions: BTreeMap<String, String>,
-    #[serde(default, skip_serializing_if = "is_zero")]
-    pub runs_started: u64,
-    #[serde(default, skip_serializing_if = "is_zero")]
-    pub runs_completed: u64,
-    #[serde(default, skip_serializing_if = "is_zero")]
-    pub runs_failed: u64,
-    #[serde(default, skip_serializing_if = "is_zero")]
-    pub artifacts_present: u64,
-    #[serde(default, skip_serializing_if = "is_zero")]
-    pub artifacts_missing: u64,
-    #[serde(default, skip_serializing_if = "Sketch::is_empty")]
-    pub latency: Sketch,
-}
-
-impl Row {
-    /// A row of its two halves.
-    #[must_use]
-    pub fn new(key: RowKey, tally: Tally) -> Self {
-        let RowKey { schema_ref, route, override_id, override_attempt, late, dimensions } = key;
-        let Tally { runs_started, runs_completed, runs_failed, artifacts_present, artifacts_missing, latency } = tally;
-        Self {
-            schema_ref,
-            route,
-            override_id,
-            override_attempt,
-            late,
-            dimensions,
-            runs_started,
-            runs_completed,
-            runs_failed,
-            artifacts_present,
-            artifacts_missing,
-            latency,
-        }
-    }
-
-    /// Its two halves.
-    #[must_use]
-    pub fn split(self) -> (RowKey, Tally) {
-        let Self { schema_ref, route, override_id, override_attempt, late, dimensions, .. } = self;
-        let Self { runs_started, runs_completed, runs_failed, artifacts_present, artifacts_missing, latency, .. } =
-            self;
-        let key = RowKey { schema_ref, route, override_id, override_attempt, late, dimensions };
-        (key, Tally { runs_started, runs_completed, runs_failed, artifacts_present, artifacts_missing, latency })
     }
 }
 

@@ -61,6 +61,26 @@ impl Sketch {
         other.buckets.iter().for_each(|(bucket, count)| self.add_to(*bucket, *count));
     }
 
+    /// (bucket, count), by bucket.
+    #[must_use]
+    pub fn buckets(&self) -> &[(u16, u64)] {
+        &self.buckets
+    }
+
+    /// The sketch of such pairs, one after the other; none where they are not of a sketch.
+    #[must_use]
+    pub fn of_numbers(numbers: &[u64]) -> Option<Self> {
+        let (pairs, odd) = numbers.as_chunks::<2>();
+        let buckets = pairs.iter().map(|[bucket, count]| Some((u16::try_from(*bucket).ok()?, *count)));
+        Self::of(buckets.collect::<Option<Vec<_>>>()?).filter(|_| odd.is_empty())
+    }
+
+    fn of(mut buckets: Vec<(u16, u64)>) -> Option<Self> {
+        let known = buckets.iter().all(|(bucket, count)| *bucket <= BUCKET_MAX && *count > 0);
+        buckets.shrink_to_fit();
+        (known && buckets.is_sorted_by(|one, next| one.0 < next.0)).then_some(Self { buckets })
+    }
+
     /// Number of latencies.
     #[must_use]
     pub fn count(&self) -> u64 {
@@ -95,13 +115,8 @@ impl Serialize for Sketch {
 
 impl<'de> Deserialize<'de> for Sketch {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let mut buckets = Vec::<(u16, u64)>::deserialize(deserializer)?;
-        let known = buckets.iter().all(|(bucket, count)| *bucket <= BUCKET_MAX && *count > 0);
-        if !known || !buckets.is_sorted_by(|one, next| one.0 < next.0) {
-            return Err(serde::de::Error::custom("not the buckets of a sketch"));
-        }
-        buckets.shrink_to_fit();
-        Ok(Self { buckets })
+        let buckets = Vec::<(u16, u64)>::deserialize(deserializer)?;
+        Self::of(buckets).ok_or_else(|| serde::de::Error::custom("not the buckets of a sketch"))
     }
 }
 

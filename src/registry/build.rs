@@ -167,7 +167,8 @@ fn policy(policy: settings::RecoveryPolicy) -> RecoveryPolicy {
     }
 }
 
-fn graph(graph: settings::Graph) -> Graph {
+/// A graph as written, with every node that an edge or an entry point implies.
+pub fn graph(graph: settings::Graph) -> Graph {
     let edges: Vec<_> = graph
         .edges
         .into_iter()

@@ -18,15 +18,22 @@ pub fn check(tables: &Tables, report: &mut Reporter<'_>) {
     tables.signals.iter().for_each(|signal| check_signal(signal, report));
     tables.responses.iter().for_each(|response| check_response(tables, response, report));
     tables.recovery_policies.iter().for_each(|policy| check_policy(policy, report));
-    tables.graphs.iter().for_each(|graph| check_graph(graph, report));
+    check_graphs(&tables.graphs, report);
     check_limits::check(tables, report);
     unique("signal", "code", tables.signals.iter().map(|it| (it.value.code.clone(), &it.origin)), report);
     unique("response", "name", tables.responses.iter().map(|it| (it.value.name.clone(), &it.origin)), report);
     let policies = tables.recovery_policies.iter().map(|it| (it.value.name.clone(), &it.origin));
     unique("recovery policy", "name", policies, report);
-    let graphs = tables.graphs.iter().map(|it| (format!("{}:{}", it.value.name, it.value.version), &it.origin));
-    unique("graph", "version", graphs, report);
     one_active_version(&tables.graphs, report);
+}
+
+/// Checks graphs alone and against each other, but for which version of them is active.
+pub fn check_graphs(graphs: &[Written<Graph>], report: &mut Reporter<'_>) {
+    for graph in graphs {
+        check_graph(graph, report);
+    }
+    let names = graphs.iter().map(|it| (format!("{}:{}", it.value.name, it.value.version), &it.origin));
+    unique("graph", "version", names, report);
 }
 
 /// Reports every name after the first of its kind.

@@ -37,7 +37,7 @@ pub fn load(files: &[SourceFile]) -> Result<Loaded, Vec<Problem>> {
 }
 
 /// A byte that is no UTF-8 comes as U+FFFD; nobody writes that character on purpose.
-fn not_utf8(files: &[SourceFile], report: &mut Reporter<'_>) {
+pub fn not_utf8(files: &[SourceFile], report: &mut Reporter<'_>) {
     for (file, source) in files.iter().enumerate() {
         if let Some(at) = source.text.find('\u{fffd}') {
             let place = Place { file, span: at..at + '\u{fffd}'.len_utf8() };

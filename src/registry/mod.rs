@@ -3,7 +3,7 @@
 //! In order: a text is cut into parseable documents (`document`), its tables are deserialised one by one (`read`) into
 //! what is written (`settings`), held against each other (`check`) and become values that can be relied on (`model`)
 //! with the places they were written at (`origin`); `lint` looks for what is valid and still wrong; `diff` says what changes between two versions. [`load()`] reports
-//! all problems at once. `canonical` gives the byte form and the version; `query` is what the stages ask.
+//! all problems at once. Graphs also come from runtimes: `manifest` reads them, `import` merges, `write` makes tables of them. `canonical` gives the byte form and the version; `query` is what the stages ask.
 //!
 //! Invariant: a `Registry` holds no dangling reference and its version is a pure function of its files' meaning
 //! (`tests/registry.rs`).
@@ -15,16 +15,19 @@ mod check_limits;
 pub mod diff;
 mod document;
 pub mod glob;
+pub mod import;
 pub mod limits;
 pub mod lint;
 pub mod load;
+pub mod manifest;
 pub mod model;
 pub mod origin;
 pub mod problem;
 mod query;
-mod read;
+pub mod read;
 pub mod set;
 pub mod settings;
+pub mod write;
 
 pub use diff::diff;
 pub use glob::Glob;

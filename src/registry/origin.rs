@@ -28,6 +28,17 @@ impl Origin {
         Self { file, table, header: value.span(), fields }
     }
 
+    /// The origin of a table of another notation: its whole, and the value of each field by path.
+    #[must_use]
+    pub fn from_spans(
+        file: usize,
+        table: String,
+        header: Range<usize>,
+        fields: BTreeMap<String, Range<usize>>,
+    ) -> Self {
+        Self { file, table, header, fields }
+    }
+
     /// The place of the field at `path` (`match.node`, `nodes[0].name`), else of the nearest field around it, else of
     /// the table's header.
     #[must_use]

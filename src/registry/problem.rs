@@ -5,6 +5,11 @@ use std::ops::Range;
 
 use serde::Serialize;
 
+/// Most problems that are kept; what comes after them is not reported, unless it would be the only error.
+pub const PROBLEMS_MAX: usize = 1000;
+/// Longest snippet, in characters; of a longer line it is what stands around the mark.
+const SNIPPET_CHARS_MAX: usize = 200;
+
 /// One registry file, already read: the core does no IO.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SourceFile {
@@ -41,7 +46,7 @@ pub struct Problem {
     pub length: usize,
     /// Path of the field, then what is wrong with it.
     pub message: String,
-    /// The whole line.
+    /// The whole line; of a long one what stands around the mark.
     pub snippet: String,
 }
 
@@ -96,6 +101,19 @@ fn locate<'a>(text: &'a str, span: &Range<usize>) -> Located<'a> {
     }
 }
 
+/// A line, or what stands around a column of a long one.
+fn around(line: &str, column: usize) -> String {
+    if line.chars().count() <= SNIPPET_CHARS_MAX {
+        return line.to_owned();
+    }
+    let start = column.saturating_sub(SNIPPET_CHARS_MAX / 2);
+    let before = if start > 0 { "…" } else { "" };
+    let mut rest = line.chars().skip(start);
+    let shown: String = rest.by_ref().take(SNIPPET_CHARS_MAX).collect();
+    let after = if rest.next().is_some() { "…" } else { "" };
+    format!("{before}{shown}{after}")
+}
+
 /// The nearest character boundary at or before `index`.
 fn floor(text: &str, index: usize) -> usize {
     let index = index.min(text.len());
@@ -127,6 +145,9 @@ impl<'a> Reporter<'a> {
 
     fn add(&mut self, severity: Severity, place: &Place, code: &'static str, message: &dyn fmt::Display) {
         let Some(file) = self.files.get(place.file) else { return };
+        if self.problems.len() >= PROBLEMS_MAX && (severity == Severity::Warning || self.has_errors()) {
+            return;
+        }
         let Located { line, column, length, snippet } = locate(&file.text, &place.span);
         self.problems.push(Problem {
             severity,
@@ -136,7 +157,7 @@ impl<'a> Reporter<'a> {
             column,
             length,
             message: message.to_string(),
-            snippet: snippet.to_owned(),
+            snippet: around(snippet, column),
         });
     }
 
@@ -166,6 +187,24 @@ impl<'a> Reporter<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn long_lines_are_shown_around_the_mark_and_problems_beyond_the_limit_are_not_kept() {
+        let text = format!("{}mark{}", "a".repeat(5000), "b".repeat(5000));
+        let files = [SourceFile { name: "a".into(), text }];
+        let mut report = Reporter::new(&files);
+        for _ in 0..PROBLEMS_MAX + 5 {
+            report.warning(&Place { file: 0, span: 5000..5004 }, "w", &"m");
+        }
+        assert!(!report.has_errors());
+        report.error(&Place { file: 0, span: 5000..5004 }, "e", &"m");
+        report.error(&Place { file: 0, span: 5000..5004 }, "e", &"m");
+        let found = report.into_problems();
+        assert_eq!(found.len(), PROBLEMS_MAX + 1, "one error at least");
+        let snippet = &found[0].snippet;
+        assert!(snippet.chars().count() == SNIPPET_CHARS_MAX + 2 && snippet.contains("amarkb"), "{snippet}");
+        assert_eq!((found[0].column, found[0].length), (5001, 4));
+    }
 
     #[test]
     fn columns_count_characters_and_marks_end_with_the_line() {

@@ -11,7 +11,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::record::event::{Event, EventType, Route};
-use crate::record::fleet::{self, FleetRecord, ROWS_BYTES_MAX, Row, RowKey, Rows, Tally};
+use crate::record::fleet::{self, FleetRecord};
 use crate::record::output::{Output, Record};
 use crate::record::task::Effects;
 use crate::record::topic::Topic;
@@ -117,17 +117,8 @@ impl Session {
         if self.exposure.rows.is_empty() {
             return;
         }
-        for (bucket, graph, rows) in self.exposure.rows.take() {
-            let rows = Rows {
-                graph,
-                source: self.task.clone(),
-                bucket,
-                source_watermark: self.now,
-                rows: rows.into_iter().map(|(key, tally): (RowKey, Tally)| Row::new(key, tally)).collect(),
-            };
-            for record in chunks(rows) {
-                effects.outputs.push(self.to_fleet(FleetRecord::Rows(record)));
-            }
+        for table in self.exposure.rows.take(&self.task, self.now) {
+            effects.outputs.push(self.to_fleet(FleetRecord::Rows(table)));
         }
     }
 
@@ -136,29 +127,4 @@ impl Session {
         let key = record.key();
         Output { at: self.now, topic: Topic::Fleet, key, value: Some(Record::Fleet(Box::new(record))) }
     }
-}
-
-/// Splits a table where it would be too large for one record.
-fn chunks(mut rows: Rows) -> Vec<Rows> {
-    let all = std::mem::take(&mut rows.rows);
-    let frame = bytes(&rows) + r#""kind":"rows","#.len();
-    let mut chunks = vec![Rows { rows: Vec::new(), ..rows.clone() }];
-    let mut size = frame;
-    for row in all {
-        let more = bytes(&row) + 1;
-        if size + more > ROWS_BYTES_MAX && chunks.last().is_some_and(|chunk| !chunk.rows.is_empty()) {
-            chunks.push(Rows { rows: Vec::new(), ..rows.clone() });
-            size = frame;
-        }
-        size += more;
-        if let Some(chunk) = chunks.last_mut() {
-            chunk.rows.push(row);
-        }
-    }
-    chunks
-}
-
-/// Length of a value as JSON.
-fn bytes<T: serde::Serialize>(value: &T) -> usize {
-    serde_json::to_vec(value).map_or(0, |bytes| bytes.len())
 }

@@ -1,7 +1,6 @@
 //! The rows that a task counts in between two commits, found by what an event says without copying it.
 
 use std::borrow::Cow;
-use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{BuildHasher, Hash, Hasher};
 
@@ -10,6 +9,7 @@ use hashbrown::HashTable;
 
 use crate::record::event::{Event, Route};
 use crate::record::fleet::{OTHER, RowKey, Tally};
+use crate::record::rows::{self, Rows};
 use crate::record::time::Timestamp;
 
 /// Where an event is counted.
@@ -99,13 +99,16 @@ impl Counted {
         self.schema_ref.as_deref().or(self.implied_schema.as_deref())
     }
 
-    /// By everything that tells rows apart.
-    fn order(&self, other: &Self) -> Ordering {
-        let what = |row: &'_ Self| (row.override_attempt, row.late);
-        (&self.graph, self.schema(), &self.route, &self.override_id)
-            .cmp(&(&other.graph, other.schema(), &other.route, &other.override_id))
-            .then_with(|| what(self).cmp(&what(other)))
-            .then_with(|| self.values.cmp(&other.values))
+    fn counted(&self) -> rows::Counted<'_> {
+        rows::Counted {
+            schema_ref: self.schema(),
+            route: self.route.as_str(),
+            override_id: self.override_id.as_deref(),
+            override_attempt: self.override_attempt,
+            late: self.late,
+            values: &self.values,
+            tally: &self.tally,
+        }
     }
 
     fn weight(&self) -> u64 {
@@ -165,9 +168,6 @@ impl Counted {
 /// Columns beside the dimensions that may be folded: override, schema, graph, routes nobody knows.
 const OTHER_COLUMNS: usize = 4;
 
-/// The rows of a graph in a bucket, in order.
-pub type Table = (Timestamp, String, Vec<(RowKey, Tally)>);
-
 /// Rows that were counted under the same names of dimensions.
 #[derive(Debug)]
 struct Closed {
@@ -177,23 +177,16 @@ struct Closed {
 }
 
 impl Closed {
-    /// The rows by graph, in order; those that say the same are added up.
-    fn tables(mut self) -> Vec<Table> {
-        self.rows.sort_unstable_by(Counted::order);
-        let mut tables: Vec<Table> = Vec::new();
-        for (at, row) in self.rows.iter().enumerate() {
-            let before = at.checked_sub(1).and_then(|before| self.rows.get(before));
-            if let Some((_, _, rows)) = tables.last_mut().filter(|(_, graph, _)| **graph == *row.graph) {
-                match rows.last_mut().filter(|_| before.is_some_and(|before| before.order(row).is_eq())) {
-                    Some((_, tally)) => tally.add(&row.tally),
-                    None => rows.push((row.key(&self.names), row.tally.clone())),
-                }
-            } else {
-                let rows = vec![(row.key(&self.names), row.tally.clone())];
-                tables.push((self.bucket, row.graph.to_string(), rows));
-            }
+    /// The rows as tables, by graph.
+    fn tables(self, source: &str, now: Timestamp) -> Vec<Rows> {
+        let mut graphs = BTreeMap::<&str, Vec<rows::Counted<'_>>>::new();
+        for row in &self.rows {
+            graphs.entry(&row.graph).or_default().push(row.counted());
         }
-        tables
+        let tables = graphs
+            .into_iter()
+            .flat_map(|(graph, counted)| Rows::empty(graph, source, self.bucket, now).tables(&self.names, &counted));
+        tables.collect()
     }
 }
 
@@ -316,10 +309,10 @@ impl RowTable {
         }
     }
 
-    /// Everything counted; nothing is left.
-    pub fn take(&mut self) -> Vec<Table> {
+    /// Everything counted, as the tables of a task at an instant; nothing is left.
+    pub fn take(&mut self, source: &str, now: Timestamp) -> Vec<Rows> {
         self.close();
-        std::mem::take(&mut self.closed).into_iter().flat_map(Closed::tables).collect()
+        std::mem::take(&mut self.closed).into_iter().flat_map(|closed| closed.tables(source, now)).collect()
     }
 
     /// Forgets everything counted.

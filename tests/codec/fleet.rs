@@ -10,12 +10,14 @@ use serde_json::{Value, json};
 use crate::text;
 
 const FIELD_BYTES_MAX: usize = 32;
+const NO_SKETCH: &str = "rows: a row with latencies that are no buckets of a sketch";
 
 fn rows() -> Value {
     json!({
         "kind": "rows", "graph": "g", "source": "session/3", "bucket": "2026-11-30T07:00:00.000Z",
         "source_watermark": "2026-11-30T07:00:01.000Z",
-        "rows": [{"route": "primary", "dimensions": {"region": "eu"}, "runs_started": 2, "latency": [[7, 1], [64, 2]]}],
+        "dimension_names": ["region"], "texts": ["eu", "primary"],
+        "rows": [[0, 2, 0, 0, 0, 1, 2, 0, 0, 0, 0, 7, 1, 64, 2]],
     })
 }
 
@@ -50,6 +52,11 @@ fn with(mut record: Value, pointer: &str, value: Value) -> Value {
     record
 }
 
+/// The table with one row of these numbers.
+fn row(numbers: &[u64]) -> Value {
+    with(rows(), "/rows", json!([numbers]))
+}
+
 #[test]
 fn both_kinds_are_read_from_json_and_avro() {
     for record in [rows(), signature()] {
@@ -78,18 +85,22 @@ fn what_is_no_record_is_refused_with_its_code() {
         (with(rows(), "/bucket", json!("yesterday")), "bad_time", "bucket: not an RFC 3339 time"),
         (with(rows(), "/source_watermark", json!(7)), "bad_time", "source_watermark: not an RFC 3339 time"),
         (with(rows(), "/rows", json!({})), "bad_field", "rows: of the wrong type"),
-        (with(rows(), "/rows", json!([{}])), "missing_field", "rows[0]: a field is missing"),
-        (with(rows(), "/rows/0/runs_started", json!(-1)), "bad_field", "rows[0].runs_started: of the wrong type"),
-        (with(rows(), "/rows/0/latency", json!([[2, 1], [1, 1]])), "bad_field", "rows[0].latency: of the wrong type"),
-        (with(rows(), "/rows/0/latency", json!([[2, 0]])), "bad_field", "rows[0].latency: of the wrong type"),
-        (with(rows(), "/rows/0/latency", json!([[60_000, 1]])), "bad_field", "rows[0].latency: of the wrong type"),
-        (with(rows(), "/rows/0/route", json!(long)), "bad_field", "route: longer than field_bytes_max"),
-        (with(rows(), "/rows/0/override_id", json!("")), "bad_field", "rows.override_id: empty"),
-        (
-            with(rows(), "/rows/0/dimensions/region", json!(long)),
-            "bad_field",
-            "dimensions: a value longer than field_bytes_max",
-        ),
+        (with(rows(), "/texts", Value::Null), "missing_field", "texts: missing"),
+        (with(rows(), "/rows", json!([{}])), "bad_field", "rows[0]: of the wrong type"),
+        (with(rows(), "/rows", json!([[-1]])), "bad_field", "rows[0][0]: of the wrong type"),
+        (row(&[0, 2, 0, 0]), "bad_field", "rows: a row with too few numbers"),
+        (row(&[0, 2, 0, 0, 0, 1, 2, 0, 0, 0]), "bad_field", "rows: a row with too few numbers"),
+        (row(&[0, 3, 0, 0, 0, 1, 2, 0, 0, 0, 0]), "bad_field", "rows: a row with a text that there is not"),
+        (row(&[0, 2, 0, 0, 0, u64::MAX, 2, 0, 0, 0, 0]), "bad_field", "rows: a row with a text that there is not"),
+        (row(&[0, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0]), "bad_field", "rows: a row without a route"),
+        (row(&[0, 2, 0, 1 << 33, 0, 1, 2, 0, 0, 0, 0]), "bad_field", "rows: a row with an attempt that is too large"),
+        (row(&[0, 2, 0, 0, 2, 1, 2, 0, 0, 0, 0]), "bad_field", "rows: a row that is late neither 0 nor 1"),
+        (row(&[0, 2, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2, 1, 1, 1]), "bad_field", NO_SKETCH),
+        (row(&[0, 2, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2, 0]), "bad_field", NO_SKETCH),
+        (row(&[0, 2, 0, 0, 0, 1, 2, 0, 0, 0, 0, 60_000, 1]), "bad_field", NO_SKETCH),
+        (row(&[0, 2, 0, 0, 0, 1, 2, 0, 0, 0, 0, 7, 1, 8]), "bad_field", NO_SKETCH),
+        (with(rows(), "/texts", json!([long, "primary"])), "bad_field", "texts: longer than field_bytes_max"),
+        (with(rows(), "/dimension_names", json!([long])), "bad_field", "dimension_names: longer than field_bytes_max"),
         (with(signature(), "/event_id", Value::Null), "missing_field", "event_id: missing"),
         (with(signature(), "/session_id", json!(long)), "bad_field", "session_id: longer than field_bytes_max"),
         (with(signature(), "/signature/scope", Value::Null), "missing_field", "signature: a field is missing"),
@@ -98,9 +109,8 @@ fn what_is_no_record_is_refused_with_its_code() {
     for (record, code, message) in cases {
         assert_eq!(refused(&record), (code.to_owned(), message.to_owned()), "{record}");
     }
-    let many: Value =
-        (0..65).map(|number| (format!("d{number}"), json!("v"))).collect::<serde_json::Map<_, _>>().into();
-    assert_eq!(refused(&with(rows(), "/rows/0/dimensions", many)).1, "dimensions: too many");
+    let many: Vec<String> = (0..65).map(|number| format!("d{number}")).collect();
+    assert_eq!(refused(&with(rows(), "/dimension_names", json!(many))).1, "dimension_names: too many");
     let twice = rows().to_string().replacen('{', r#"{"graph":"h","#, 1);
     assert_eq!(refused_text(&twice), (String::from("bad_field"), String::from("graph: stands twice")));
 }

@@ -14,7 +14,6 @@ use reflex::record::event::{Event, EventType, Route};
 use reflex::record::fleet::FleetRecord;
 use reflex::record::intervention::Intervention;
 use reflex::record::overrides::Override;
-use reflex::record::sketch::BUCKET_MAX;
 use reflex::record::time::Timestamp;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -203,25 +202,14 @@ fn audit() -> Json {
 }
 
 fn rows() -> Json {
-    let count = || (1..=i64::MAX).prop_map(Value::from).boxed();
-    let latency = prop::collection::btree_map(0_u16..=BUCKET_MAX, 1..=i64::MAX, 1..4);
-    let some = |json: Json| {
-        json.prop_filter("written only where there is one", |map| !map.as_object().is_none_or(Map::is_empty))
-    };
-    let counts = ["runs_started?", "runs_completed?", "runs_failed?", "artifacts_present?", "artifacts_missing?"];
-    let others = [
-        ("late?", Just(Value::Bool(true)).boxed()),
-        ("dimensions?", some(map(word())).boxed()),
-        ("override_attempt?", number()),
-        ("latency?", latency.prop_map(|buckets| json!(Vec::from_iter(buckets))).boxed()),
-    ];
-    let others = others.into_iter().chain(counts.map(|name| (name, count()))).collect();
-    let row = record(&["route", "schema_ref?", "override_id?"], others);
+    let texts = || list(word());
     let others = vec![
         ("kind", Just(json!("rows")).boxed()),
         ("bucket", time()),
         ("source_watermark", time()),
-        ("rows", list(row)),
+        ("dimension_names", texts()),
+        ("texts", texts()),
+        ("rows", list(list(whole(i64::MAX)))),
     ];
     record(&["graph", "source"], others)
 }

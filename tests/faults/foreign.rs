@@ -120,7 +120,11 @@ fn write_again(world: &World, topic: &str, records: &[Record]) {
         made.iter().all(Result::is_ok).then_some(())
     });
     let producer = world.producer();
-    for record in records {
+    for (number, record) in records.iter().enumerate() {
+        // The whole input of a large run is more than a client's queue holds.
+        if number % 10_000 == 9_999 {
+            producer.flush(SOON).expect("delivered");
+        }
         let mut again: BaseRecord<'_, [u8], [u8]> =
             BaseRecord::to(topic).partition(record.partition).timestamp(record.at_ms);
         if let Some(key) = &record.key {

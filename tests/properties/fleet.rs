@@ -245,8 +245,7 @@ impl Model {
         if let FleetRecord::Rows(rows) = record {
             let bucket = rows.bucket.min(self.now).as_millis() / 10_000;
             let floor = self.watermark.as_millis().max(self.now.as_millis() - HOUR_MS);
-            for row in &rows.rows {
-                let (key, tally) = row.clone().split();
+            for (key, tally) in rows.iter() {
                 if bucket >= floor / 10_000 - 360 && key.route != Route::Shadow && !key.late {
                     self.counted.push((rows.graph.clone(), bucket, tally));
                 }

@@ -8,8 +8,9 @@ use proptest::option;
 use proptest::prelude::*;
 use proptest::sample::select;
 use reflex::record::event::Route;
-use reflex::record::fleet::{BUCKET_MS, FleetRecord, OTHER, ROWS_BYTES_MAX, Row, RowKey, Rows, Tally, bucket_of};
+use reflex::record::fleet::{BUCKET_MS, FleetRecord, OTHER, ROWS_BYTES_MAX, RowKey, Tally, bucket_of};
 use reflex::record::output::{Output, Record};
+use reflex::record::rows::Rows;
 use reflex::record::sketch::Sketch;
 use reflex::record::time::Timestamp;
 use reflex::registry::Registry;
@@ -38,8 +39,10 @@ fn add_up(sums: &mut Sums, outputs: &[Output]) {
     for rows in rows_of(outputs) {
         assert_eq!(rows.bucket, bucket_of(rows.bucket), "a bucket starts at whole 10 s");
         assert!(rows.bucket <= rows.source_watermark, "nothing is counted ahead of the clock");
-        for row in &rows.rows {
-            let (key, tally) = row.clone().split();
+        assert_eq!(rows.fault(), None);
+        let keys: BTreeSet<RowKey> = rows.iter().map(|(key, _)| key).collect();
+        assert_eq!(keys.len(), rows.rows.len(), "one row for each combination");
+        for (key, tally) in rows.iter() {
             sums.entry((rows.bucket, rows.graph.clone(), key)).or_default().add(&tally);
         }
     }
@@ -236,7 +239,7 @@ fn what_is_rolled_back_is_not_published() {
     assert_eq!(bytes(&effects.outputs), "");
     world.step(&started(1));
     world.session().flush(&mut effects);
-    assert_eq!(rows_of(&effects.outputs)[0].rows[0].runs_started, 1);
+    assert_eq!(rows_of(&effects.outputs)[0].iter().next().unwrap().1.runs_started, 1);
     let published = effects.outputs.len();
     world.session().flush(&mut effects);
     assert_eq!(effects.outputs.len(), published, "rows are published once");
@@ -299,8 +302,13 @@ fn a_table_that_is_too_large_for_a_record_is_split() {
     let sizes: Vec<usize> =
         effects.outputs.iter().map(|output| serde_json::to_vec(&output.value).unwrap().len()).collect();
     assert!(sizes.len() > 1 && sizes.iter().all(|size| *size <= ROWS_BYTES_MAX), "{sizes:?}");
-    let rows: Vec<&Row> = rows_of(&effects.outputs).into_iter().flat_map(|rows| &rows.rows).collect();
-    assert_eq!(rows.len(), 3_000);
+    let tables = rows_of(&effects.outputs);
+    assert!(tables.iter().all(|table| table.fault().is_none()));
+    let regions = tables.iter().flat_map(|table| table.iter()).map(|(key, _)| key.dimensions["region"].clone());
+    let regions: BTreeSet<String> = regions.collect();
+    assert_eq!(regions.len(), 3_000, "each row with its own text, once");
+    let whole = tables.iter().all(|table| table.texts.is_sorted() && table.rows.is_sorted());
+    assert!(whole, "texts and rows in order");
     assert!(effects.outputs.iter().all(|output| output.key == "graph/order_graph"));
 }
 

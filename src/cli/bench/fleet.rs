@@ -206,6 +206,12 @@ fn next(stage: Stage, failed: bool) -> Option<Stage> {
 }
 
 impl Step {
+    /// Whether its session is one that fails.
+    #[must_use]
+    pub fn is_of_failing(&self) -> bool {
+        self.session.fails
+    }
+
     /// Writes the session's id; `run` tells fleets apart.
     pub fn write_session_id(&self, run: &str, text: &mut String) {
         text.clear();

@@ -104,7 +104,8 @@ fn feed(cluster: &Cluster, ground: &Ground, plan: Plan, rate: u32, span: Duratio
     for (property, value) in [("linger.ms", "1"), ("compression.type", "lz4")] {
         cluster.properties.entry(property.to_owned()).or_insert_with(|| value.to_owned());
     }
-    let feed = Feed::new(&cluster, &ground.names.events)?;
+    // Runtimes have connections of their own: what fails does not queue behind what the rest of the fleet sends.
+    let (crowd, failing) = (Feed::new(&cluster, &ground.names.events)?, Feed::new(&cluster, &ground.names.events)?);
     let mut fleet = Fleet::new(Plan { events: u64::MAX, ..plan });
     let (mut session_id, mut text) = (String::new(), String::new());
     let (mut sent, mut failed) = (0, BTreeMap::new());
@@ -118,12 +119,14 @@ fn feed(cluster: &Cluster, ground: &Ground, plan: Plan, rate: u32, span: Duratio
             if step.exhausted {
                 failed.insert(session_id.clone(), Instant::now());
             }
+            let feed = if step.is_of_failing() { &failing } else { &crowd };
             feed.send(&session_id, &text)?;
             sent += 1;
         }
         thread::sleep(PAUSE);
     }
-    feed.finish()?;
+    crowd.finish()?;
+    failing.finish()?;
     Ok((sent, failed, begun + WARM_UP))
 }
 

@@ -25,6 +25,8 @@ pub enum Principal {
     DeadLetterReader,
     /// `dlq redrive`, besides.
     DeadLetterRedriver,
+    /// `verify`. Inputs hold what runtimes said.
+    Verifier,
     /// `topics plan`, `apply` and `check`.
     TopicAdmin,
 }
@@ -39,6 +41,7 @@ impl Principal {
         Self::Operator,
         Self::DeadLetterReader,
         Self::DeadLetterRedriver,
+        Self::Verifier,
         Self::TopicAdmin,
     ];
 
@@ -53,6 +56,7 @@ impl Principal {
             Self::Operator => "operator",
             Self::DeadLetterReader => "dead-letter-reader",
             Self::DeadLetterRedriver => "dead-letter-redriver",
+            Self::Verifier => "verifier",
             Self::TopicAdmin => "topic-admin",
         }
     }
@@ -169,6 +173,11 @@ fn of(principal: Principal, names: &TopicNames, group: &str) -> Vec<Acl> {
                 id(redrive_id(group)),
             ]
         }
+        Principal::Verifier => vec![
+            topics(&names.inputs(), READ),
+            topics(&[&own[..], &[names.registry.as_str(), &names.audit]].concat(), READ),
+            acl(Resource::Group(group.to_owned()), LOOK_UP),
+        ],
         Principal::TopicAdmin => vec![
             topics(&all, &["Create", "Describe", "DescribeConfigs", "AlterConfigs"]),
             topics(&[crate::engine::cluster::findings::TRANSACTION_STATE], &["Describe", "DescribeConfigs"]),
@@ -257,6 +266,19 @@ mod tests {
         }
         assert_eq!(may(Principal::RuntimeProducer, "Write"), ["reflex.events"]);
         assert_eq!(may(Principal::RuntimeReader, "Read"), ["reflex.overrides", "reflex.interventions"]);
+    }
+
+    #[test]
+    fn a_verifier_reads_what_was_decided_by_and_writes_nothing() {
+        let names = TopicNames::default();
+        let reads = may(Principal::Verifier, "Read");
+        let inputs = names.inputs();
+        for name in
+            inputs.into_iter().chain(names.tapes()).chain(names.states()).chain([&*names.registry, &*names.audit])
+        {
+            assert!(reads.contains(&name.to_owned()), "{name}");
+        }
+        assert_eq!(may(Principal::Verifier, "Write"), Vec::<String>::new());
     }
 
     #[test]

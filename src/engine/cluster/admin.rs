@@ -19,7 +19,7 @@ use rdkafka::metadata::MetadataBroker;
 use crate::engine::cluster::client::{Logs, admin, asking, create};
 use crate::engine::config::Cluster;
 use crate::engine::error::{EngineError, words};
-use crate::engine::native::describe::topic_ids;
+use crate::engine::native::describe;
 
 /// Configuration of a topic that differs from the broker's, or not, by name.
 pub type Configs = BTreeMap<String, String>;
@@ -153,22 +153,49 @@ impl Admin {
     /// No broker answers, or it does not permit the question.
     pub fn topic_ids(&self, names: &[&str]) -> Result<BTreeMap<String, String>, EngineError> {
         const DOING: &str = "asking for ids of topics";
-        // A name with a zero in it is no topic's.
-        let names: Vec<CString> = names.iter().filter_map(|name| CString::new(*name).ok()).collect();
-        if names.is_empty() {
-            return Ok(BTreeMap::new());
-        }
-        let identified =
-            topic_ids(self.changing.inner(), &names, self.timeout).map_err(|error| self.admin_error(DOING, &error))?;
         let mut ids = BTreeMap::new();
-        for (name, id) in identified {
-            match id {
-                Ok(id) => drop(ids.insert(name, id)),
+        for (name, described) in self.described(names, false, DOING)? {
+            match described {
+                Ok(described) => ids.extend(described.id.map(|id| (name, id))),
                 Err(RDKafkaErrorCode::UnknownTopicOrPartition | RDKafkaErrorCode::UnknownTopic) => {}
                 Err(code) => return Err(self.topic_error(DOING, &name, code)),
             }
         }
         Ok(ids)
+    }
+
+    /// What who asks may do with the named topics that exist, as Kafka spells it; with those that may not even be asked
+    /// for: nothing.
+    ///
+    /// # Errors
+    /// No broker answers.
+    pub fn permitted(&self, names: &[&str]) -> Result<BTreeMap<String, BTreeSet<&'static str>>, EngineError> {
+        const DOING: &str = "asking for permissions";
+        let mut permitted = BTreeMap::new();
+        for (name, described) in self.described(names, true, DOING)? {
+            match described {
+                Ok(described) => drop(permitted.insert(name, described.operations.into_iter().collect())),
+                Err(RDKafkaErrorCode::UnknownTopicOrPartition | RDKafkaErrorCode::UnknownTopic) => {}
+                Err(RDKafkaErrorCode::TopicAuthorizationFailed) => drop(permitted.insert(name, BTreeSet::new())),
+                Err(code) => return Err(self.topic_error(DOING, &name, code)),
+            }
+        }
+        Ok(permitted)
+    }
+
+    fn described(
+        &self,
+        names: &[&str],
+        with_operations: bool,
+        doing: &'static str,
+    ) -> Result<Vec<describe::Answered>, EngineError> {
+        // A name with a zero in it is no topic's.
+        let names: Vec<CString> = names.iter().filter_map(|name| CString::new(*name).ok()).collect();
+        if names.is_empty() {
+            return Ok(Vec::new());
+        }
+        describe::topics(self.changing.inner(), &names, with_operations, self.timeout)
+            .map_err(|error| self.admin_error(doing, &error))
     }
 
     /// Creates a topic.

@@ -165,10 +165,9 @@ pub fn consumer(config: &Config) -> ClientConfig {
 /// The worker's transactional producer.
 pub fn producer(config: &Config) -> ClientConfig {
     let mut client = publisher(&config.cluster);
-    // A transaction is handed over whole: what is there is sent at once. A flush that does not wait ends lingering for
-    // as long as the call takes only, and partitions are registered with the transaction after that.
+    // A transaction is handed over whole and then flushed, which ends lingering: fewer, fuller requests.
     if !config.cluster.properties.contains_key("linger.ms") {
-        client.set("linger.ms", "0");
+        client.set("linger.ms", "200");
     }
     client
         .set("transactional.id", config.worker_id())

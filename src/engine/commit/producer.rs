@@ -18,6 +18,7 @@ use crate::engine::commit::classifier::{Action, Call, Seen, classify};
 use crate::engine::config::{Config, TopicNames};
 use crate::engine::error::{EngineError, words};
 use crate::engine::failpoint;
+use crate::engine::native;
 use crate::engine::patience::Patience;
 use crate::engine::task::batch::Publication;
 use crate::engine::task::place::{StageName, TaskId};
@@ -26,6 +27,8 @@ use crate::record::time::Timestamp;
 /// A producer whose thread serves delivery reports.
 pub type Transactional = ThreadedProducer<Deliveries>;
 
+/// How long one wait for acknowledgements may take before the clock is looked at again.
+const FLUSH_STEP: Duration = Duration::from_millis(100);
 /// Aborts in a row that may fail before the producer is given up.
 const ABORT_TRIES: usize = 3;
 
@@ -192,6 +195,9 @@ pub fn measure_clock(producer: &Transactional, tape: &str) -> Result<(), KafkaEr
 
 /// Hands every record to the producer and waits until all are acknowledged.
 ///
+/// Nothing is sent before all are handed over (they linger): the library sends a request a partition, one after the other
+/// on one connection, and each costs a broker the better part of a millisecond, however small it is.
+///
 /// `commit_transaction` would wait too, but in steps of 100 ms: it polls a queue that the producer's own thread has
 /// already emptied. So nothing may be in flight when it is called.
 pub fn produce(producer: &Transactional, publications: &[Publication]) -> Result<(), KafkaError> {
@@ -204,15 +210,10 @@ pub fn produce(producer: &Transactional, publications: &[Publication]) -> Result
         }
         enqueue(producer, publication, deadline)?;
     }
-    // A flush without patience makes the linger immediate; that it does not succeed at once is no error.
-    let _ = producer.flush(Duration::ZERO);
-    let mut pause = Duration::from_micros(50);
-    while producer.in_flight_count() > 0 {
+    while !native::flush(producer, FLUSH_STEP) {
         if Instant::now() >= deadline {
             return Err(KafkaError::MessageProduction(RDKafkaErrorCode::MessageTimedOut));
         }
-        thread::sleep(pause);
-        pause = (pause * 2).min(Duration::from_micros(400));
     }
     if let Some(error) = producer.context().failure() {
         return Err(error);

@@ -1,4 +1,5 @@
-//! Ids of topics: what tells a topic from another of the same name that was made after it was deleted.
+//! Topics as the broker describes them: their ids, which tell a topic from another of the same name that was made after
+//! it was deleted, and what who asks may do with them.
 
 use std::ffi::{CStr, CString, c_char, c_int};
 use std::ptr::{self, NonNull};
@@ -15,18 +16,26 @@ const SLACK_MS: c_int = 1000;
 /// The id of a topic on a broker that gives none.
 const NO_ID: &str = "AAAAAAAAAAAAAAAAAAAAAA";
 
-/// One topic: its name, and its id or why there is none.
-pub type Identified = (String, Result<String, RDKafkaErrorCode>);
+/// One topic.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Described {
+    /// Its id, as Kafka's own tools print it; none on a broker that gives none.
+    pub id: Option<String>,
+    /// What who asks may do, as Kafka spells it; empty where that was not asked for.
+    pub operations: Vec<&'static str>,
+}
 
-/// Asks for the ids of topics, as Kafka's own tools print them; blocks until the answer or the timeout.
-///
-/// Topics that do not exist come with an error of their own; those of a broker without ids are left out.
+/// The name of a topic, and what it is or why that is not said.
+pub type Answered = (String, Result<Described, RDKafkaErrorCode>);
+
+/// Describes topics; blocks until the answer or the timeout. Topics that do not exist come with an error of their own.
 #[allow(unsafe_code, reason = "rust-rdkafka does not describe topics")]
-pub fn topic_ids<C: ClientContext>(
+pub fn topics<C: ClientContext>(
     client: &Client<C>,
     names: &[CString],
+    with_operations: bool,
     timeout: Duration,
-) -> Result<Vec<Identified>, KafkaError> {
+) -> Result<Vec<Answered>, KafkaError> {
     let timeout_ms = c_int::try_from(timeout.as_millis()).unwrap_or(c_int::MAX - SLACK_MS);
     let mut pointers: Vec<*const c_char> = names.iter().map(|name| name.as_ptr()).collect();
     // SAFETY: the client is borrowed for the whole call. The request is over with its event, or given up with the queue,
@@ -45,6 +54,13 @@ pub fn topic_ids<C: ClientContext>(
         if set != RDKafkaRespErr::RD_KAFKA_RESP_ERR_NO_ERROR {
             return Err(KafkaError::AdminOpCreation("the timeout is not accepted".into()));
         }
+        if with_operations {
+            let error = bindings::rd_kafka_AdminOptions_set_include_authorized_operations(options.0.as_ptr(), 1);
+            if !error.is_null() {
+                bindings::rd_kafka_error_destroy(error);
+                return Err(KafkaError::AdminOpCreation("operations cannot be asked for".into()));
+            }
+        }
         bindings::rd_kafka_DescribeTopics(native, collection.0.as_ptr(), options.0.as_ptr(), queue.0.as_ptr());
         let event = bindings::rd_kafka_queue_poll(queue.0.as_ptr(), timeout_ms.saturating_add(SLACK_MS));
         let Some(event) = NonNull::new(event) else {
@@ -59,8 +75,8 @@ struct Answer(NonNull<bindings::rd_kafka_event_t>);
 
 impl Answer {
     #[allow(unsafe_code, reason = "the answer is pointers")]
-    fn read(&self) -> Result<Vec<Identified>, KafkaError> {
-        let mut identified = Vec::new();
+    fn read(&self) -> Result<Vec<Answered>, KafkaError> {
+        let mut answered = Vec::new();
         // SAFETY: the event lives as long as `self`, and everything reached from it as long as the event. A result that is
         // of another kind is null. The library says how many topics it points to; their names and ids are never null
         // where there is no error, and looked at only then.
@@ -82,20 +98,37 @@ impl Answer {
                 // The code of no error is "no error".
                 let code = bindings::rd_kafka_error_code(error);
                 if code != RDKafkaRespErr::RD_KAFKA_RESP_ERR_NO_ERROR {
-                    identified.push((name, Err(code.into())));
+                    answered.push((name, Err(code.into())));
                     continue;
                 }
                 let id = bindings::rd_kafka_TopicDescription_topic_id(topic);
-                if !id.is_null() {
-                    // The library writes the alphabet of mail, Kafka that of addresses.
-                    let id = text(bindings::rd_kafka_Uuid_base64str(id)).replace('+', "-").replace('/', "_");
-                    if id != NO_ID {
-                        identified.push((name, Ok(id)));
-                    }
-                }
+                let id = (!id.is_null()).then(|| text(bindings::rd_kafka_Uuid_base64str(id)));
+                // The library writes the alphabet of mail, Kafka that of addresses.
+                let id = id.map(|id| id.replace('+', "-").replace('/', "_")).filter(|id| id != NO_ID);
+                let mut count = 0;
+                let first = bindings::rd_kafka_TopicDescription_authorized_operations(topic, &raw mut count);
+                let count = if first.is_null() { 0 } else { count };
+                let operations = (0..count).filter_map(|index| operation(*first.add(index))).collect();
+                answered.push((name, Ok(Described { id, operations })));
             }
         }
-        Ok(identified)
+        Ok(answered)
+    }
+}
+
+/// The name of an operation on a topic.
+fn operation(operation: bindings::rd_kafka_AclOperation_t) -> Option<&'static str> {
+    use bindings::rd_kafka_AclOperation_t as Operation;
+    match operation {
+        Operation::RD_KAFKA_ACL_OPERATION_READ => Some("Read"),
+        Operation::RD_KAFKA_ACL_OPERATION_WRITE => Some("Write"),
+        Operation::RD_KAFKA_ACL_OPERATION_CREATE => Some("Create"),
+        Operation::RD_KAFKA_ACL_OPERATION_DELETE => Some("Delete"),
+        Operation::RD_KAFKA_ACL_OPERATION_ALTER => Some("Alter"),
+        Operation::RD_KAFKA_ACL_OPERATION_DESCRIBE => Some("Describe"),
+        Operation::RD_KAFKA_ACL_OPERATION_DESCRIBE_CONFIGS => Some("DescribeConfigs"),
+        Operation::RD_KAFKA_ACL_OPERATION_ALTER_CONFIGS => Some("AlterConfigs"),
+        _ => None,
     }
 }
 

@@ -5,10 +5,12 @@ pub mod inbox;
 
 use std::ffi::CStr;
 use std::ptr;
+use std::time::Duration;
 
 use rdkafka::bindings;
 use rdkafka::consumer::{BaseConsumer, Consumer, ConsumerContext};
 use rdkafka::message::BorrowedHeaders;
+use rdkafka::producer::{Producer, ProducerContext, ThreadedProducer};
 use rdkafka::types::RDKafkaRespErr;
 
 /// Generation of the consumer's group membership; none while it is no member.
@@ -30,6 +32,19 @@ pub fn generation<C: ConsumerContext>(consumer: &BaseConsumer<C>) -> Option<i32>
         generation
     };
     (generation >= 0).then_some(generation)
+}
+
+/// Sends what lingers and waits until nothing is in flight, for so long at most; whether nothing is.
+///
+/// rust-rdkafka's `flush` ends lingering for an instant only and then waits in steps. This one asks the library to wait:
+/// until it returns nothing lingers, and it returns with the last delivery report. Those must be served by another thread.
+#[allow(unsafe_code, reason = "rust-rdkafka never lets the library wait")]
+pub fn flush<C: ProducerContext + 'static>(producer: &ThreadedProducer<C>, patience: Duration) -> bool {
+    let millis = i32::try_from(patience.as_millis()).unwrap_or(i32::MAX);
+    // SAFETY: the client is live, borrowed for this call, which neither keeps the pointer nor calls back into Rust: this
+    // thread is given no events, since delivery reports go to the thread of the producer.
+    let answer = unsafe { bindings::rd_kafka_flush(producer.client().native_ptr(), millis) };
+    answer == RDKafkaRespErr::RD_KAFKA_RESP_ERR_NO_ERROR
 }
 
 /// One header: name and value.

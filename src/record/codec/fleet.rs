@@ -8,8 +8,9 @@ use serde_json::value::RawValue;
 
 use crate::record::codec::json::{duplicate_field, starts_object};
 use crate::record::dead_letter::{Code, Rejection};
-use crate::record::fleet::{FleetRecord, Row, Rows, SignatureRow};
+use crate::record::fleet::{FleetRecord, SignatureRow};
 use crate::record::object::{Member, Object};
+use crate::record::rows::Rows;
 use crate::record::text::Text;
 use crate::record::time::Timestamp;
 
@@ -23,7 +24,8 @@ pub const DIMENSIONS_MAX: usize = 64;
 pub fn record(text: &str, field_bytes_max: usize) -> Result<FleetRecord, Rejection> {
     let record = match kind(text)?.as_str() {
         "rows" => {
-            parse::<Rows>(text, &["graph", "source", "bucket", "source_watermark", "rows"]).map(FleetRecord::Rows)
+            let required = ["graph", "source", "bucket", "source_watermark", "dimension_names", "texts", "rows"];
+            parse::<Rows>(text, &required).map(FleetRecord::Rows)
         }
         "signature" => {
             let required = [
@@ -95,7 +97,7 @@ fn fault(record: &FleetRecord, field_bytes_max: usize) -> Option<Fault> {
     match record {
         FleetRecord::Rows(rows) => {
             let names = [("graph", Some(&rows.graph)), ("source", Some(&rows.source))];
-            bad_name(&names, field_bytes_max).or_else(|| rows.rows.iter().find_map(|row| bad_row(row, field_bytes_max)))
+            bad_name(&names, field_bytes_max).or_else(|| bad_table(rows, field_bytes_max))
         }
         FleetRecord::Signature(row) => {
             let names = [
@@ -118,11 +120,18 @@ fn fault(record: &FleetRecord, field_bytes_max: usize) -> Option<Fault> {
     }
 }
 
-fn bad_row(row: &Row, field_bytes_max: usize) -> Option<Fault> {
-    let names = [("rows.schema_ref", row.schema_ref.as_ref()), ("rows.override_id", row.override_id.as_ref())];
-    bad_name(&names, field_bytes_max)
-        .or_else(|| bad_route(row.route.as_str(), field_bytes_max))
-        .or_else(|| bad_dimensions(&row.dimensions, field_bytes_max))
+fn bad_table(rows: &Rows, field_bytes_max: usize) -> Option<Fault> {
+    if rows.dimension_names.len() > DIMENSIONS_MAX {
+        return Some(("dimension_names", "too many"));
+    }
+    let is_long = |text: &String| text.len() > field_bytes_max;
+    if rows.dimension_names.iter().any(is_long) {
+        return Some(("dimension_names", "longer than field_bytes_max"));
+    }
+    if rows.texts.iter().any(is_long) {
+        return Some(("texts", "longer than field_bytes_max"));
+    }
+    rows.fault().map(|what| ("rows", what))
 }
 
 fn bad_name(names: &[(&'static str, Option<&String>)], field_bytes_max: usize) -> Option<Fault> {

@@ -21,7 +21,7 @@ pub(super) fn lint(registry: &Registry, origins: &Origins, report: &mut Reporter
             for (index, schema_ref) in resume.compatible_from.iter().enumerate() {
                 registered(registry, schema_ref, &format!("resume.compatible_from[{index}]"), origin, report);
             }
-            resume_after(registry, response, resume, origin, report);
+            before(registry, response, resume, origin, report);
             if let Some(degraded) = degraded {
                 channels(resume, degraded, origin, report);
             }
@@ -99,20 +99,30 @@ fn replaced(registry: &Registry, response: &Response, origin: &Origin, report: &
     }
 }
 
-/// `resume.after` is a node of the schemas a run may come from, else of those in which the signal may fail.
-fn resume_after(registry: &Registry, response: &Response, resume: &Resume, origin: &Origin, report: &mut Reporter<'_>) {
-    let Some(after) = &resume.after else { return };
+/// What `resume` asks of the run that failed: the node it is past and the channels it carries. Runs come from the
+/// schemas of `compatible_from`, and then each must have them; else from those in which the signal may fail, and then
+/// one must.
+fn before(registry: &Registry, response: &Response, resume: &Resume, origin: &Origin, report: &mut Reporter<'_>) {
     let mut from: Vec<_> = resume.compatible_from.iter().filter_map(|it| registry.graphs.get(it)).collect();
-    if from.is_empty()
-        && let Some(signal) = signal(registry, &response.signal)
-    {
+    let is_named = !from.is_empty();
+    if let (false, Some(signal)) = (is_named, signal(registry, &response.signal)) {
         from = failing_graphs(registry, signal);
     }
-    if !from.is_empty() && !from.iter().any(|graph| graph.nodes.contains_key(after)) {
-        let names: Vec<_> = from.iter().map(|graph| graph.schema_ref()).collect();
-        let path = origin.path("resume.after");
-        let message = format_args!("{path}: `{after}` is no node of {}", names.join(", "));
-        report.warning(&origin.place("resume.after"), "unknown_resume_after", &message);
+    let mut lack = |field: &str, code, what: &dyn std::fmt::Display, has: &dyn Fn(&Graph) -> bool| {
+        let lacking: Vec<_> = from.iter().filter(|graph| !has(graph)).map(|graph| graph.schema_ref()).collect();
+        if !lacking.is_empty() && (is_named || lacking.len() == from.len()) {
+            let message = format_args!("{}: {what} of {}", origin.path(field), lacking.join(", "));
+            report.warning(&origin.place(field), code, &message);
+        }
+    };
+    if let Some(after) = &resume.after {
+        let what = format!("`{after}` is no node");
+        lack("resume.after", "unknown_resume_after", &what, &|graph| graph.nodes.contains_key(after));
+    }
+    for (index, channel) in resume.requires_channels.iter().enumerate() {
+        let what = format!("no run has it: `{channel}` is no channel");
+        let field = format!("resume.requires_channels[{index}]");
+        lack(&field, "missing_channel", &what, &|graph| graph.channels.contains(channel));
     }
 }
 
