@@ -46,7 +46,7 @@ pub enum Role {
     Runtime,
     /// Reads.
     Viewer,
-    /// Lifts, freezes, unfreezes.
+    /// Lifts, freezes, unfreezes, forces, denies.
     Operator,
     /// Approves and rejects.
     Approver,

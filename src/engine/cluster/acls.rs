@@ -33,7 +33,7 @@ pub enum Principal {
 
 impl Principal {
     /// Everybody.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::Engine,
         Self::Server,
         Self::RuntimeProducer,
@@ -118,6 +118,11 @@ pub fn needed(names: &TopicNames, group: &str) -> Vec<Acl> {
     Principal::ALL.into_iter().flat_map(|principal| of(principal, names, group)).collect()
 }
 
+/// What the HTTP service reads: overrides and interventions, and the audit for what became of commands.
+fn answered_from(names: &TopicNames) -> [&str; 3] {
+    [&names.overrides, &names.interventions, &names.audit]
+}
+
 fn of(principal: Principal, names: &TopicNames, group: &str) -> Vec<Acl> {
     let topics = |names: &[&str], operations| {
         let names = names.iter().map(|name| (*name).to_owned()).collect();
@@ -126,15 +131,12 @@ fn of(principal: Principal, names: &TopicNames, group: &str) -> Vec<Acl> {
     let acl = |resource, operations| Acl { principal, resource, operations };
     let id = |id: String| acl(Resource::TransactionalId(id), WRITE);
     let cluster = |operations| acl(Resource::Cluster, operations);
-    let letters = names.inputs().map(dead_letters_of);
+    let (letters, wanted) = (names.inputs().map(dead_letters_of), wanted(names, 1, true));
     let letters: Vec<&str> = letters.iter().map(String::as_str).collect();
-    let all: Vec<String> = wanted(names, 1, true).into_iter().map(|spec| spec.name).collect();
-    let all: Vec<&str> = all.iter().map(String::as_str).collect();
+    let all: Vec<&str> = wanted.iter().map(|spec| spec.name.as_str()).collect();
     let records = Topic::ALL.map(|topic| names.of(topic));
     let commands = [names.session_commands.as_str(), &names.commands];
     let own = [names.state_session.as_str(), &names.state_fleet, &names.tape_session, &names.tape_fleet];
-    // Overrides and interventions to answer from, the audit for what became of commands.
-    let answered = [names.overrides.as_str(), &names.interventions, &names.audit];
     match principal {
         Principal::Engine => vec![
             topics(&names.inputs(), READ),
@@ -147,12 +149,12 @@ fn of(principal: Principal, names: &TopicNames, group: &str) -> Vec<Acl> {
             acl(Resource::Group(group.to_owned()), READ),
             acl(Resource::TransactionalIdPrefix(format!("{group}/")), WRITE),
             cluster(DESCRIBE),
-            topics(&answered, READ),
+            topics(&answered_from(names), READ),
             topics(&[&names.events], WRITE),
         ],
         Principal::Server => vec![
-            topics(&answered, READ),
-            topics(&[&[names.events.as_str()], &commands[..]].concat(), WRITE),
+            topics(&answered_from(names), READ),
+            topics(&[&names.events, commands[0], commands[1]], WRITE),
             acl(Resource::Group(group.to_owned()), LOOK_UP),
             id(commands_id(group)),
         ],
@@ -166,13 +168,11 @@ fn of(principal: Principal, names: &TopicNames, group: &str) -> Vec<Acl> {
             id(commands_id(group)),
         ],
         Principal::DeadLetterReader => vec![topics(&letters, READ)],
-        Principal::DeadLetterRedriver => {
-            vec![
-                topics(&letters, READ),
-                topics(&[&names.inputs()[..], &letters].concat(), WRITE),
-                id(redrive_id(group)),
-            ]
-        }
+        Principal::DeadLetterRedriver => vec![
+            topics(&letters, READ),
+            topics(&[&names.inputs()[..], &letters].concat(), WRITE),
+            id(redrive_id(group)),
+        ],
         Principal::Verifier => vec![
             topics(&names.inputs(), READ),
             topics(&[&own[..], &[names.registry.as_str(), &names.audit]].concat(), READ),
