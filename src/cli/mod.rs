@@ -132,7 +132,7 @@ enum Verb {
     Run,
     /// Answer over HTTP at --http, and decide nothing: any number of these may run.
     Serve,
-    /// Make a token for HTTP, and its entry for the file http_tokens.
+    /// Make a token for HTTP, and its entry for the file of tokens.
     Token(token::Args),
     /// Decide again what the tape says was decided, and compare every byte: exit 1 where something differs.
     Verify(verify::Args),

@@ -99,6 +99,45 @@ fn a_proposal_is_found_approved_and_its_override_lifted() {
 }
 
 #[test]
+fn an_override_is_ordered_for_a_cohort_survives_a_restart_and_is_lifted() {
+    let world = World::new("order");
+    let running = world.run(&[]);
+    let ended = |arguments: &[&str], code: i32| {
+        let output = world.output(&[arguments, &["--reason", "a bad release", "--author", "ann"]].concat());
+        assert_eq!(output.status.code(), Some(code), "{arguments:?}: {}", text(&output));
+        text(&output)
+    };
+    let told =
+        ended(&["overrides", "force", "refund_graph", "degraded_refund_graph:v1", "--where", "region=eu-west"], 0);
+    assert!(told.contains("force refund_graph: done by 1 of 1 tasks"), "{told}");
+    let whole = ended(&["overrides", "deny", "order_graph", "--ttl", "2s"], 0);
+    assert!(whole.contains("deny order_graph: done by 1 of 1 tasks"), "{whole}");
+    let refused = ended(&["overrides", "force", "refund_graph", "x:v1", "--ttl", "30days"], 1);
+    assert!(refused.contains("limit:operator_override_ms_max"), "{refused}");
+    ended(&["overrides", "force", "refund_graph"], 64);
+    ended(&["overrides", "force", "refund_graph", "x:v1", "--where", "session_id=s"], 64);
+    running.kill9();
+
+    let running = world.run(&[]);
+    let live = || -> Vec<Value> {
+        let listed = world.output(&["overrides", "list", "-o", "json"]);
+        serde_json::from_slice(&listed.stdout).expect("JSON")
+    };
+    crate::harness::child::wait_for("the short one to end", std::time::Duration::from_secs(30), || {
+        (live().len() == 1).then_some(())
+    });
+    let one = &live()[0];
+    assert_eq!((&one["mode"], &one["source"], &one["author"]), (&"force".into(), &"operator".into(), &"ann".into()));
+    assert_eq!(one["scope"], serde_json::json!({"kind": "cohort", "region": "eu-west"}));
+    let id = one["override_id"].as_str().expect("an id");
+    ended(&["overrides", "lift", id], 0);
+    assert_eq!(live().len(), 0);
+    running.stop();
+    let verified = world.output(&["verify"]);
+    assert_eq!(verified.status.code(), Some(0), "{}", text(&verified));
+}
+
+#[test]
 fn the_trail_of_a_session_and_what_a_runtime_would_be_told_are_shown() {
     let world = World::new("trail");
     let running = world.run(&[]);

@@ -18,6 +18,7 @@ import uuid
 from pathlib import Path
 
 READY_SECONDS = 60.0
+START_ATTEMPTS = 3
 
 SETTINGS = """\
 process.roles=broker,controller
@@ -72,19 +73,39 @@ class Broker:
         return f"127.0.0.1:{self._port}"
 
     def start(self) -> None:
-        """Returns when it answers."""
+        """Returns when it answers. Another process may take a free port first: a new broker then tries others."""
+        if self._folder.exists():
+            return self._run()
+        for left in reversed(range(START_ATTEMPTS)):
+            self._format()
+            try:
+                return self._run()
+            except RuntimeError:
+                if left == 0:
+                    raise
+                self.kill()
+                shutil.rmtree(self._folder)
+                self._port = _free_port()
+        return None
+
+    def _format(self) -> None:
         settings = self._folder / "server.properties"
-        if not settings.exists():
-            self._folder.mkdir(parents=True)
-            filled = SETTINGS.format(port=self._port, controller=_free_port(), folder=self._folder)
-            settings.write_text(filled)
-            cluster = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
-            format_tool = ["kafka.tools.StorageTool", "format", "-t", cluster, "-c", str(settings)]
-            subprocess.run([*self._java, "-cp", self._class_path, *format_tool], check=True, capture_output=True)
+        self._folder.mkdir(parents=True)
+        settings.write_text(SETTINGS.format(port=self._port, controller=_free_port(), folder=self._folder))
+        # An id that begins with a dash is taken for an option.
+        cluster = "R" + base64.urlsafe_b64encode(uuid.uuid4().bytes).decode()[1:].rstrip("=")
+        tool = ["kafka.tools.StorageTool", "format", "-t", cluster, "-c", str(settings)]
+        command = [*self._java, "-Xmx128m", "-cp", self._class_path, *tool]
+        done = subprocess.run(command, check=False, capture_output=True, text=True)
+        if done.returncode != 0:
+            raise RuntimeError(f"the storage was not formatted: {done.stdout}{done.stderr}")
+
+    def _run(self) -> None:
         with (self._folder / "log").open("ab") as log:
             options = ["-Xms384m", "-Xmx384m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
+            command = [*options, "-cp", self._class_path, "kafka.Kafka", str(self._folder / "server.properties")]
             self._process = subprocess.Popen(
-                [*self._java, *options, "-cp", self._class_path, "kafka.Kafka", str(settings)],
+                [*self._java, *command],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,

@@ -100,6 +100,13 @@ impl Desk {
         Ok(slot)
     }
 
+    /// Nothing was sent under this id: it may be used for something else.
+    fn forget(&self, command_id: &str) {
+        let mut outcomes = self.outcomes.lock().unwrap_or_else(PoisonError::into_inner);
+        outcomes.by_id.remove(command_id);
+        outcomes.order.retain(|id| id != command_id);
+    }
+
     async fn send(&self, owner: Owner, command: Command, wait: Duration) -> Result<(StatusCode, Value), Problem> {
         let sent = {
             // All of them use one transactional id.
@@ -147,8 +154,8 @@ pub async fn command(
     let hash = blake3::hash(&serde_json::to_vec(&command).unwrap_or_default());
     let slot = api.desk.slot(&command.command_id, hash)?;
     let outcome = slot.outcome.get_or_try_init(|| async {
-        let owner = owner(&api, &command)?;
-        api.desk.send(owner, command, wait).await
+        let owner = owner(&api, &command).inspect_err(|_| api.desk.forget(&command.command_id))?;
+        api.desk.send(owner, command.clone(), wait).await
     });
     let (status, body) = outcome.await?;
     Ok((*status, Json(body)).into_response())

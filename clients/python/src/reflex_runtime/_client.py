@@ -10,7 +10,6 @@ import ssl
 import threading
 import time
 import uuid
-import weakref
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from types import TracebackType
@@ -19,7 +18,7 @@ from typing import Any, Protocol
 from . import _resolve
 from ._clock import BrokerClock
 from ._context import Context
-from ._core import Core, logger
+from ._core import Core, guarded, logger
 from ._events import EventQueue
 from ._metrics import Metrics
 from ._records import Intervention, Override
@@ -120,8 +119,7 @@ class Client:
         if self._disabled:
             self._core.disable()
             return
-        self._transport = self._make()
-        self._transport.start()
+        self._start()
         _clients.add(self)
 
     # ---------------------------------------------------------------------------------------------- state
@@ -209,7 +207,9 @@ class Client:
         """Says that the run goes on under this override; it is not answered with the same one again."""
         self._answered(override, session_id, graph, run_id, tenant)
         said = _said(override, session_id, graph, run_id, tenant)
-        return self.emit({**said, "type": "override_applied", "route": "degraded", **fields})
+        # A pause names no schema: the run stays where it is.
+        route = {} if override.schema_ref is None else {"route": "degraded"}
+        return self.emit({**said, **route, "type": "override_applied", **fields})
 
     def override_ignored(
         self,
@@ -224,7 +224,8 @@ class Client:
     ) -> bool:
         """Says that the run does not take this override: ``budget_expired``, ``incompatible`` or ``unknown_schema``.
 
-        ``budget_expired`` without an override: the run did not get one in time and will not come back for it.
+        ``budget_expired`` without an override: the run did not get one in time and will not come back for it. A run on
+        another route than the primary says so: ``route=…, schema_ref=…``.
         """
         if override is not None:
             self._answered(override, session_id, graph, run_id, tenant)
@@ -271,7 +272,7 @@ class Client:
         if wait is None:
             return None
         try:
-            came.wait(max(0.0, budget_seconds))
+            came.wait(_bounded(budget_seconds))
         finally:
             self._core.waits.remove(wait)
         return answers[0] if answers else None
@@ -303,7 +304,7 @@ class Client:
         if wait is None:
             return None
         try:
-            return await asyncio.wait_for(future, max(0.0, budget_seconds))
+            return await asyncio.wait_for(future, _bounded(budget_seconds))
         except (asyncio.TimeoutError, TimeoutError):
             return None
         finally:
@@ -315,9 +316,9 @@ class Client:
         if self._start_again:
             self._restart()
         wait = Wait(run, done)
-        self._core.waits.add(wait, self._core.table)
+        self._core.waits.add(wait, lambda: self._core.table)
         if not wait.answered and self._transport is not None:
-            self._transport.watch(wait, budget_seconds)
+            self._transport.watch(wait, _bounded(budget_seconds))
         return wait
 
     def _answered(
@@ -346,7 +347,7 @@ class Client:
         transport.flush(seconds)
         transport.stop(max(0.5, seconds - (time.monotonic() - begun)))
         self._core.save_if_due(now=True)
-        lost = self._events.queue.qsize()
+        lost = self._events.drain()
         if lost:
             self._metrics.add("events_undelivered", lost)
             logger.warning("%d events were not sent", lost)
@@ -359,7 +360,13 @@ class Client:
     ) -> None:
         self.close()
 
-    # ----------------------------------------------------------------------------------------------- fork
+    # ---------------------------------------------------------------------------------------- start, fork
+
+    def _start(self) -> None:
+        self._transport = self._make()
+        self._transport.start()
+        keeper = threading.Thread(target=guarded(self._core.keep, self._core), name="reflex-keeper", daemon=True)
+        keeper.start()
 
     def _after_fork(self) -> None:
         """In the child: threads, connections and queue are the parent's; the overrides stay."""
@@ -378,8 +385,7 @@ class Client:
             if not self._start_again or self._closed:
                 return
             self._start_again = False
-            self._transport = self._make()
-            self._transport.start()
+            self._start()
 
 
 def _said(
@@ -393,7 +399,16 @@ def _said(
     return {name: value for name, value in said.items() if value is not None}
 
 
-_clients: "weakref.WeakSet[Client]" = weakref.WeakSet()
+WAIT_SECONDS_MAX = 86_400.0
+"""Longest wait; a longer one is this long."""
+
+
+def _bounded(seconds: float) -> float:
+    return min(max(0.0, seconds), WAIT_SECONDS_MAX)
+
+
+# Those that are not closed: their threads go on, so they are held until then.
+_clients: set[Client] = set()
 
 
 def _close_all() -> None:

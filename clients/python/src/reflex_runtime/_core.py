@@ -16,6 +16,7 @@ from ._waits import ENDED, Run, Waits
 
 logger = logging.getLogger("reflex_runtime")
 
+KEEP_SECONDS = 0.25
 SNAPSHOT_EVERY_MICROS_MIN = 1_000_000
 """Shortest time between two snapshots; never less than 20 times what the last one took."""
 _REPORTED = {UNDECODABLE: "overrides_malformed", CONFLICT: "overrides_conflicting", OLDER: "overrides_older"}
@@ -47,6 +48,7 @@ class Core:
         self._loaded = False
         self._known = False
         self._refused: str | None = None
+        self._why = "no answer"
         self._lost_at: int | None = clock.steady()
         self._unsaved = False
         self._saved_at = clock.steady()
@@ -62,7 +64,7 @@ class Core:
 
     def disable(self) -> None:
         """Turns everything off for good."""
-        self._set(State.DISABLED)
+        self._state = State.DISABLED
 
     def on_change(self, callback: Callable[[State], None]) -> Callable[[], None]:
         """Calls with each new state, from a thread of the client; the result ends that."""
@@ -85,8 +87,9 @@ class Core:
             self._lost_at = self._refused = None
             self.tick()
 
-    def lost(self, refused: str | None = None) -> None:
-        """The source does not answer, or refuses; the reason is for people."""
+    def lost(self, refused: str | None = None, why: str = "no answer") -> None:
+        """The source does not answer, or refuses; the reasons are for people."""
+        self._why = why
         if self._lost_at is None:
             self._lost_at = self.clock.steady()
         if refused is not None and refused != self._refused:
@@ -101,33 +104,40 @@ class Core:
         return None if self._lost_at is None else self.clock.steady() - self._lost_at
 
     def tick(self) -> None:
-        """Sets the state by what is known and by the time; called at least once a second."""
-        if self._state is State.DISABLED:
-            return
-        lost_at = self._lost_at
-        too_long = lost_at is not None and self.clock.steady() - lost_at >= self._error_after_micros
-        if self._refused is not None or too_long:
-            state = State.ERROR
-        elif self._loaded and lost_at is None:
-            state = State.READY
-        else:
-            state = State.STALE if self._known else State.NOT_READY
-        if state is not self._state:
-            self._set(state)
-
-    def _set(self, state: State) -> None:
+        """Sets the state by what is known and by the time."""
         with self._changed:
+            state = self._state_now()
             if state is self._state:
                 return
             self._state = state
             self._changed.notify_all()
-        logger.info("state: %s", state)
+        if state in (State.STALE, State.ERROR):
+            logger.warning("state: %s (%s)", state, self._refused or self._why)
+        else:
+            logger.info("state: %s", state)
         for callback in list(self._callbacks):
             try:
                 callback(state)
             except Exception:
                 self.metrics.add("callback_errors")
                 logger.exception("a callback failed")
+
+    def _state_now(self) -> State:
+        if self._state is State.DISABLED:
+            return State.DISABLED
+        lost_at = self._lost_at
+        too_long = lost_at is not None and self.clock.steady() - lost_at >= self._error_after_micros
+        if self._refused is not None or too_long:
+            return State.ERROR
+        if self._loaded and lost_at is None:
+            return State.READY
+        return State.STALE if self._known else State.NOT_READY
+
+    def keep(self) -> None:
+        """The work of a thread of its own: the state goes on by the time, and the snapshot is written."""
+        while not self.stopping.wait(KEEP_SECONDS):
+            self.tick()
+            self.save_if_due()
 
     # ---------------------------------------------------------------------------------------------- overrides
 

@@ -3,7 +3,7 @@
 import json
 import uuid
 from collections.abc import Callable, Mapping
-from queue import SimpleQueue
+from queue import Empty, SimpleQueue
 from typing import Any, NamedTuple
 
 from ._metrics import Metrics
@@ -54,6 +54,15 @@ class EventQueue:
     def wake(self) -> None:
         """Lets a sender look around that waits for the next event."""
         self.queue.put(None)
+
+    def drain(self) -> int:
+        """Empties the queue; how many events were in it."""
+        count = 0
+        while True:
+            try:
+                count += self.queue.get_nowait() is not None
+            except Empty:
+                return count
 
     def _encode(self, event: Mapping[str, Any]) -> Event | None:
         fields = {**self._fields, **event} if self._fields else dict(event)

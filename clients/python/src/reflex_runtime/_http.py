@@ -98,12 +98,12 @@ class _Connection:
             self.close()
             # A connection kept alive may have been closed by the other side meanwhile.
             if fresh or isinstance(problem, TimeoutError) or self._core.stopping.is_set():
-                raise _Unreachable from None
+                raise _Unreachable(type(problem).__name__) from None
         try:
             return self._once(method, path, body, wait_seconds)
-        except (OSError, http.client.HTTPException):
+        except (OSError, http.client.HTTPException) as problem:
             self.close()
-            raise _Unreachable from None
+            raise _Unreachable(type(problem).__name__) from None
 
     def _once(self, method: str, path: str, body: bytes | None, wait_seconds: float) -> Answer:
         connection, clock = self._connection, self._core.clock
@@ -211,8 +211,8 @@ class HttpTransport:
                     failures = 0
                 else:
                     delay = self._not_now(answer)
-            except _Unreachable:
-                core.lost()
+            except _Unreachable as problem:
+                core.lost(None, str(problem))
                 delay = RETRY_SECONDS
             except (KeyError, TypeError, AttributeError, ValueError):
                 core.metrics.add("reader_errors")
@@ -220,21 +220,12 @@ class HttpTransport:
                 cursor, delay = None, RETRY_SECONDS
             if delay:
                 failures += 1
-                self._pause(max(delay, min(RETRY_SECONDS * 2 ** (failures - 1), RETRY_SECONDS_MAX)))
-            core.tick()
-            core.save_if_due()
+                core.stopping.wait(max(delay, min(RETRY_SECONDS * 2 ** (failures - 1), RETRY_SECONDS_MAX)))
         connection.close()
-
-    def _pause(self, seconds: float) -> None:
-        """Waits; the state goes on by the time."""
-        deadline = self._core.clock.steady() + int(seconds * 1_000_000)
-        while (left := deadline - self._core.clock.steady()) > 0 and not self._core.stopping.is_set():
-            self._core.stopping.wait(min(left / 1_000_000, 0.5))
-            self._core.tick()
 
     def _not_now(self, answer: Answer) -> float:
         refused = f"HTTP {answer.status}" if answer.status in (401, 403, 404, 421) else None
-        self._core.lost(refused)
+        self._core.lost(refused, f"HTTP {answer.status}")
         return max(answer.retry_after_seconds, RETRY_SECONDS)
 
     def _take(self, body: Any) -> str:

@@ -58,6 +58,7 @@ _PINNED_PRODUCER = {
     "enable.idempotence": True,
 }
 _OWN_DEFAULTS = {"socket.timeout.ms": 10_000, "reconnect.backoff.max.ms": 2_000, "log_level": 0}
+_READER_DEFAULTS = {"queued.max.messages.kbytes": 16_384}
 _REFUSALS = {
     KafkaError._AUTHENTICATION: "authentication failed",
     KafkaError.SASL_AUTHENTICATION_FAILED: "authentication failed",
@@ -95,7 +96,7 @@ class KafkaTransport:
         self._topics = topics
         common = {**_OWN_DEFAULTS, **config, "bootstrap.servers": bootstrap}
         consumer_only = {"group.id": f"reflex-runtime-{uuid.uuid4()}"}
-        self._reader_config = {**common, **consumer_only, **_PINNED_READER}
+        self._reader_config = {**_READER_DEFAULTS, **common, **consumer_only, **_PINNED_READER}
         self._producer_config = {
             "linger.ms": 2,
             "message.timeout.ms": MESSAGE_TIMEOUT_MS,
@@ -167,8 +168,6 @@ class KafkaTransport:
                 core.stopping.wait(0.01)
             else:
                 self._producer.poll(POLL_SECONDS)
-            # The reader may be inside a call that waits for the broker.
-            core.tick()
 
     def _delivered(self, sent: int, error: KafkaError | None, message: Message) -> None:
         core = self._core
@@ -229,7 +228,7 @@ class KafkaTransport:
     def _on_error(self, error: KafkaError) -> None:
         refused = _REFUSALS.get(error.code())
         if refused is not None or error.code() == KafkaError._ALL_BROKERS_DOWN:
-            self._core.lost(refused)
+            self._core.lost(refused, error.name())
 
 
 class _Reader:
@@ -266,7 +265,6 @@ class _Reader:
             if partitions:
                 core.contact()
                 break
-            core.tick()
             core.stopping.wait(RETRY_SECONDS)
         else:
             return
@@ -314,8 +312,6 @@ class _Reader:
                 self._take(message)
             if not messages:
                 self._idle()
-            core.tick()
-            core.save_if_due()
 
     def _take(self, message: Message) -> None:
         core, error = self._core, message.error()

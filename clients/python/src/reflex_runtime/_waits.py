@@ -54,14 +54,14 @@ class Waits:
         self._known: OrderedDict[Run, str] = OrderedDict()
         self._ended: OrderedDict[Run, int] = OrderedDict()
 
-    def add(self, wait: Wait, table: OverrideTable) -> None:
-        """Begins a wait; it may be answered at once."""
+    def add(self, wait: Wait, table: Callable[[], OverrideTable]) -> None:
+        """Begins a wait; it may be answered at once. The table is asked for once the wait is known to its writer."""
         run = wait.run
         with self._lock:
             self._waits.setdefault((run.session_id, run.graph), []).append(wait)
             ended = self._ended.pop(run, None)
         recent = ended is not None and self._clock.steady() - ended < ENDED_MICROS_MAX
-        if not self.look(run.session_id, run.graph, table) and recent:
+        if not self.look(run.session_id, run.graph, table()) and recent:
             self._answer([wait], None)
 
     def remove(self, wait: Wait) -> None:

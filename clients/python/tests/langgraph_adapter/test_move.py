@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import traceback
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any
 
@@ -13,9 +14,11 @@ from langgraph.checkpoint.sqlite import SqliteSaver
 from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
 from langgraph.graph import START, StateGraph
 from langgraph.types import Command, interrupt
+from pydantic import ValidationError
 
 from reflex_runtime.langgraph import Graphs, ReflexGraph, Settings
 from reflex_runtime.langgraph.quiet import forget_said
+from reflex_runtime.langgraph.run import going_on
 
 from .fakes import FakeClient, FakeOverride, FakeResolution, FakeResume
 from .samples import DEGRADE, RESCUED, Samples, State
@@ -160,6 +163,29 @@ def test_a_run_is_moved_however_late_its_checkpoints_are_written(kind: str, dura
     assert result["refund_request"] == "order 17"
 
 
+@pytest.mark.parametrize("kind", ["root", "subgraph", "as_node"])
+@pytest.mark.parametrize("own", [InMemorySaver(), False, True])
+def test_a_run_goes_on_on_its_own_checkpoints_whatever_the_other_graph_has(kind: str, own: Any) -> None:
+    samples, client, saver = Samples(), FakeClient(DEGRADE), InMemorySaver()
+    degraded = samples.degraded(checkpointer=own)
+    samples.degraded = lambda **compile: degraded  # type: ignore[method-assign]
+    app = root(samples, client, saver) if kind == "root" else Parent(samples, client, kind, saver).app
+    result = app.invoke({"log": []}, CONFIG)
+    assert [name for name in samples.ran if name in RESCUED] == RESCUED
+    assert result["refund_request"] == "order 17"
+
+
+@pytest.mark.parametrize("own", [False, True])
+def test_a_subgraph_that_keeps_its_checkpoints_elsewhere_fails_as_without_reflex(own: bool) -> None:
+    samples, client = Samples(), FakeClient(DEGRADE)
+    refund = samples.refund(checkpointer=own)
+    samples.refund = lambda **compile: refund  # type: ignore[method-assign]
+    with pytest.raises(ValidationError) as raised:
+        Parent(samples, client, "subgraph").app.invoke({"log": []}, CONFIG)
+    assert raised.value is samples.error
+    assert not client.of("override_applied")
+
+
 @pytest.mark.parametrize("kind", ["subgraph", "as_node"])
 def test_a_stream_of_subgraphs_goes_on_in_the_same_namespace(kind: str) -> None:
     samples, client = Samples(), FakeClient(DEGRADE)
@@ -190,8 +216,10 @@ def test_without_an_intervention_the_original_exception_comes_out(kind: str, how
     assert [event["reason"] for event in ignored] == ["budget_expired"]
 
 
-def test_a_failure_on_its_way_up_is_waited_for_once() -> None:
-    samples, client = Samples(), FakeClient(None, sleeps=True)
+@pytest.mark.parametrize("sleeps", [True, False])
+def test_a_failure_on_its_way_up_is_waited_for_once(sleeps: bool) -> None:
+    """Whether nothing came, or the answer was no at once."""
+    samples, client = Samples(), FakeClient(None, sleeps=sleeps)
     with pytest.raises(Exception):
         run(Parent(samples, client, "subgraph").app, "invoke", {"log": []})
     assert [wait[1] for wait in client.waits] == ["refund_graph"]
@@ -433,7 +461,79 @@ def test_a_subgraph_on_its_own_graph_does_not_inherit_its_parents_override() -> 
     client.resolutions["order_graph"] = FakeResolution("order_graph:v2", "degraded", override_id="ovr_c")
     ReflexGraph(client, graphs, "order_graph:v1", SETTINGS).invoke({"log": []}, CONFIG)
     config: Any = {"configurable": {"thread_id": "sess_1"}}
-    said = [saved.metadata for saved in saver.list(config) if saved.config["configurable"]["checkpoint_ns"]]
+    nested = [saved for saved in saver.list(config) if saved.config["configurable"]["checkpoint_ns"]]
+    said: list[Any] = [saved.metadata for saved in nested]
     assert said
     assert {one["reflex_override_id"] for one in said} == {""}
     assert {event.get("override_id") for event in client.events if event["graph"] == "refund_graph"} == {None}
+
+
+@pytest.mark.parametrize("how", ["invoke", "ainvoke"])
+def test_a_node_may_call_graphs_by_itself_and_each_call_is_moved_alone(how: str) -> None:
+    samples, client = Samples(), FakeClient(DEGRADE)
+    refund = ReflexGraph(client, samples.graphs(), "refund_graph:v1", SETTINGS)
+
+    def twice(state: State) -> dict[str, Any]:
+        results = [refund.invoke({"log": [name]}) for name in ("first", "second")]
+        return {"log": [result["log"][0] for result in results], "refund_request": results[1]["refund_request"]}
+
+    async def atwice(state: State) -> dict[str, Any]:
+        results = [await refund.ainvoke({"log": [name]}) for name in ("first", "second")]
+        return {"log": [result["log"][0] for result in results], "refund_request": results[1]["refund_request"]}
+
+    builder = StateGraph(State)
+    builder.add_node("twice", twice if how == "invoke" else atwice)
+    builder.add_edge(START, "twice")
+    result = run(builder.compile(checkpointer=InMemorySaver()), how, {"log": []})
+    assert samples.ran == RESCUED * 2
+    assert result == {"log": ["first", "second"], "refund_request": "order 17"}
+    assert len({event["run_id"] for event in client.of("override_applied")}) == 2
+    assert len(client.of("graph_completed")) == 2
+
+
+@pytest.mark.parametrize("kind", ["root", "subgraph", "as_node"])
+@pytest.mark.parametrize("how", ["threads", "async"])
+def test_sessions_side_by_side_do_not_touch_each_other(kind: str, how: str) -> None:
+    samples, client = Samples(), FakeClient(DEGRADE)
+    app = root(samples, client) if kind == "root" else Parent(samples, client, kind).app
+    configs: list[Any] = [{"configurable": {"thread_id": f"s-{number}"}} for number in range(12)]
+
+    async def together() -> list[Any]:
+        return list(await asyncio.gather(*(app.ainvoke({"log": []}, config) for config in configs)))
+
+    if how == "async":
+        results = asyncio.run(together())
+    else:
+        with ThreadPoolExecutor(12) as pool:
+            results = list(pool.map(lambda config: app.invoke({"log": []}, config), configs))
+    assert all(result["refund_request"] == "order 17" for result in results)
+    assert samples.ran.count("identify_order") == samples.ran.count("hand_to_person") == 12
+    for number in range(12):
+        of_session = [event for event in client.events if event["session_id"] == f"s-{number}"]
+        assert [event["attempt"] for event in of_session if event["type"] == "node_failed"] == [1, 2, 3]
+        assert len([event for event in of_session if event["type"] == "override_applied"]) == 1
+
+
+def test_a_run_is_not_moved_for_ever() -> None:
+    attempts = iter(range(100))
+
+    def answer(client: FakeClient, session_id: str, graph: str) -> FakeOverride:
+        return FakeOverride("degraded_refund_graph:v1", "log_refund_request", attempt=next(attempts))
+
+    samples, client = Samples(fails_in_degraded=True), FakeClient(answer)
+    with pytest.raises(RuntimeError, match="no case system"):
+        root(samples, client).invoke({"log": []}, CONFIG)
+    assert len(client.of("override_applied")) == 4
+    assert client.ignored[-1] == ("budget_expired", None)
+
+
+@pytest.mark.parametrize("how", ["invoke", "ainvoke"])
+def test_a_graph_that_cannot_even_begin_after_a_move_leaves_the_first_exception(
+    how: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("reflex_runtime.langgraph.move.going_on", lambda run: {**going_on(run), "recursion_limit": 0})
+    samples, client = Samples(), FakeClient(DEGRADE)
+    with pytest.raises(ValidationError) as raised:
+        run(root(samples, client), how, {"log": []})
+    assert raised.value is samples.error
+    assert client.ignored == [("budget_expired", None)]

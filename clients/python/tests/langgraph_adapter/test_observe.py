@@ -14,9 +14,10 @@ from langchain_core.language_models.fake_chat_models import FakeListChatModel
 from langchain_core.messages import AIMessage, HumanMessage
 from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
-from langgraph.errors import GraphRecursionError, NodeTimeoutError
+from langgraph.errors import GraphDrained, GraphRecursionError, NodeTimeoutError
 from langgraph.graph import END, START, MessagesState, StateGraph
 from langgraph.prebuilt import ToolNode
+from langgraph.runtime import RunControl
 from langgraph.types import Command, RetryPolicy, Send, TimeoutPolicy, interrupt
 
 from reflex_runtime.langgraph import Graphs, Identity, Node, PausedError, ReflexGraph, Settings
@@ -141,7 +142,9 @@ def test_a_failure_that_the_graph_handles_is_not_the_end() -> None:
     result = app_of(chain(work=(fail, {"error_handler": handler}), after=ok), client).invoke({"log": []}, CONFIG)
     assert "handled" in result["log"]
     assert [event["retry_state"] for event in client.of("node_failed")] == ["in_progress"]
-    assert client.story()[-1] in ("graph_completed", "override_ignored")
+    # Failures alone may have made an override; it must not meet the session's next run.
+    assert client.story()[-2:] == ["graph_completed", "override_ignored"]
+    assert client.ignored == [("budget_expired", None)]
     assert not client.waits
 
 
@@ -221,6 +224,24 @@ def test_a_cancelled_run_is_not_waited_for() -> None:
         asyncio.run(cancel())
     assert not client.waits
     assert not client.of("node_failed")
+
+
+def test_a_drained_run_is_no_failure() -> None:
+    control = RunControl()
+
+    def drain(state: State) -> dict[str, Any]:
+        control.request_drain("deploy")
+        return {"log": ["drained"]}
+
+    client = FakeClient(DEGRADE)
+    app = app_of(chain(one=drain, two=ok), client)
+    with pytest.raises(GraphDrained):
+        app.invoke({"log": []}, CONFIG, control=control)
+    assert not client.of("graph_failed")
+    assert not client.of("graph_completed")
+    assert not client.waits
+    assert app.invoke(None, CONFIG)["log"] == ["drained", "ok"]
+    assert len(client.of("graph_started")) == len(client.of("graph_completed")) == 1
 
 
 def test_a_stream_that_is_left_is_not_a_failure() -> None:
@@ -345,6 +366,20 @@ def test_acts_are_intended_then_confirmed_failed_or_ambiguous() -> None:
 
 
 # Branches
+
+
+@pytest.mark.parametrize(("word", "told"), [("ambiguous", True), ("permanent", False)])
+def test_an_exception_may_know_better_whether_it_happened(word: str, told: bool) -> None:
+    class ChargeError(TimeoutError):
+        reflex_failure_class = word
+
+    def charge(state: State) -> dict[str, Any]:
+        raise ChargeError
+
+    client = FakeClient()
+    with pytest.raises(ChargeError):
+        app_of(chain(charge=charge), client, charge=Node(mutating=True)).invoke({"log": []}, CONFIG)
+    assert ("failure" in client.of("node_failed")[0]) is told
 
 
 def test_parallel_branches_have_attempts_of_their_own() -> None:

@@ -326,11 +326,11 @@ class Observer(GraphCallbackHandler):
             policies = _policies(attempt.scope.running.compiled.retry_policy)
         state, attempts_max = failures.retry_state(policies, error, attempt.number)
         attempt.state = state
-        if state != "in_progress" and spec is not None and spec.error_handler_node is not None:
-            # The graph answers this failure by itself.
-            state = "in_progress"
         if state != "in_progress":
             attempt.scope.exhausted = True
+            if spec is not None and spec.error_handler_node is not None:
+                # The graph answers this failure by itself.
+                state = "in_progress"
         described = failures.describe(error, messages=self._messages)
         unknown = attempt.facts.acts and failures.outcome_unknown(error)
         self._report(attempt, described, state, attempts_max, unknown_outcome=unknown)

@@ -80,8 +80,9 @@ def locate(compiled: AnyGraph, config: RunnableConfig) -> tuple[Place, RunnableC
         number = scratchpad.subgraph_counter()
         config = _with(config, {CONFIG_KEY_SCRATCHPAD: replace(scratchpad, subgraph_counter=lambda: number)})
         namespace = f"{namespace}|{number}" if number else namespace
-    # A graph compiled with its own checkpointer, or without any (False), does not use the parent's.
-    inherited = configurable.get(CONFIG_KEY_CHECKPOINTER) if compiled.checkpointer is None else None
+    # A parent's checkpointer goes before a subgraph's own. False wants none; True keeps one history for all runs.
+    lent = not isinstance(compiled.checkpointer, bool)
+    inherited = configurable.get(CONFIG_KEY_CHECKPOINTER) if lent else None
     checkpointer = inherited if isinstance(inherited, BaseCheckpointSaver) else None
     resuming = bool(configurable.get(CONFIG_KEY_RESUMING))
     return Place(True, namespace, _text(thread_id), checkpointer, resuming), config
@@ -131,15 +132,12 @@ def going_on(run: Run) -> RunnableConfig:
 
 
 def runnable_at(place: Place, compiled: AnyGraph, before: AnyGraph) -> AnyGraph:
-    """The target with the checkpointer and the store of the graph it goes on for, where it has none of its own."""
-    if place.nested:
-        return compiled
-    lacks: dict[str, Any] = {}
-    if compiled.checkpointer is None:
-        lacks["checkpointer"] = before.checkpointer
-    if compiled.store is None and before.store is not None:
-        lacks["store"] = before.store
-    return compiled.copy(update=lacks) if lacks else compiled
+    """The graph on the checkpoints, and with the store, of the one it goes on for: whatever it was compiled with."""
+    wanted: dict[str, Any] = {"checkpointer": None if place.nested else before.checkpointer}
+    if compiled.store is None:
+        wanted["store"] = before.store
+    changed = {name: value for name, value in wanted.items() if getattr(compiled, name) is not value}
+    return compiled.copy(update=changed) if changed else compiled
 
 
 @contextmanager
