@@ -92,7 +92,7 @@ class Processor:
         self._log = (folder / "reflex.log").open("wb")
         command = [binary, "run", "--dev", "--registry", str(HERE / "registry"), "--bootstrap-servers", kafka]
         command += ["--data-dir", str(folder / "data"), *(["--http", http] if http else [])]
-        self._process = subprocess.Popen(command, stdout=self._log, stderr=self._log)
+        self._process = subprocess.Popen(command, stdout=self._log, stderr=self._log, env=plain_environment())
 
     def log(self) -> str:
         return Path(self._log.name).read_text(errors="replace")
@@ -403,13 +403,31 @@ def without_kafka(proof: Proof, fleet: Fleet, topics: Topics, kill: Callable[[],
     proof.holds("and fails as without Reflex", type(lost).__name__ == "ValidationError", lost)
 
 
+def all_is_back(proof: Proof, fleet: Fleet, topics: Topics) -> None:
+    """The same client, the same sessions' runtime: saved again, and nobody who gave up is held on to."""
+    plans = {f"back-{at}": plan(f"back-{at}", at, photo="blurred") for at in range(5)}
+    results = fleet.run(plans, "threads")
+    saved = [
+        degraded(proof, fleet, session_id, results[session_id], fleet.agent.world.of(session_id))
+        for session_id in plans
+    ]
+    proof.note(saved_when_all_is_back=len([one for one in saved if one]))
+    proof.holds("when all is back, sessions are saved again", all(saved), saved)
+    time.sleep(2.0)
+    live: dict[str, bool] = {}
+    for key, record in topics.read("reflex.overrides"):
+        live[key] = record is not None
+    held = [key for key, lives in live.items() if lives and ("alone-" in key or "dark-lost" in key)]
+    proof.holds("who gave up has no override", not held, held)
+
+
 @contextmanager
-def broker() -> Iterator[tuple[str, Callable[[], None]]]:
-    """A broker's address, and what kills it."""
+def broker() -> Iterator[tuple[str, Callable[[], None], Callable[[], None] | None]]:
+    """A broker's address, what kills it, and what starts it again where it is this script's own."""
     given = os.environ.get("REFLEX_TEST_KAFKA")
     if given:
         pid = int(os.environ["REFLEX_TEST_KAFKA_PID"])
-        yield given, lambda: os.kill(pid, signal.SIGKILL)
+        yield given, lambda: os.kill(pid, signal.SIGKILL), None
         return
     sys.path.insert(0, str(HERE.parents[1] / "clients" / "python" / "tests"))
     started = importlib.import_module("broker").Broker
@@ -417,9 +435,14 @@ def broker() -> Iterator[tuple[str, Callable[[], None]]]:
         own = started(Path(os.environ["REFLEX_TEST_KAFKA_JARS"]), Path(folder) / "kafka")
         own.start()
         try:
-            yield own.address, own.kill
+            yield own.address, own.kill, own.start
         finally:
             own.kill()
+
+
+def plain_environment() -> dict[str, str]:
+    """Without what is this script's: the program reads every REFLEX_ variable as a setting."""
+    return {name: value for name, value in os.environ.items() if not name.startswith("REFLEX_")}
 
 
 def free_port() -> int:
@@ -452,15 +475,18 @@ def _ready(running: Processor, http: str | None) -> bool:
 def main() -> int:
     """Everything, in order."""
     binary = os.environ["REFLEX_BIN"]
-    with broker() as (kafka, kill):
-        return prove(binary, kafka, kill)
+    with broker() as (kafka, kill, start):
+        return prove(binary, kafka, kill, start)
 
 
-def prove(binary: str, kafka: str, kill: Callable[[], None]) -> int:
+def prove(binary: str, kafka: str, kill: Callable[[], None], start: Callable[[], None] | None) -> int:
     over_http = os.environ.get("REFLEX_PROVE_TRANSPORT", "kafka") == "http"
     proof, topics = Proof(), Topics(kafka)
     subprocess.run(
-        [binary, "topics", "apply", "--dev", "--bootstrap-servers", kafka], check=True, stdout=subprocess.DEVNULL
+        [binary, "topics", "apply", "--dev", "--bootstrap-servers", kafka],
+        check=True,
+        stdout=subprocess.DEVNULL,
+        env=plain_environment(),
     )
     address = f"127.0.0.1:{free_port()}"
     with processor(binary, kafka, address) as running:
@@ -482,7 +508,12 @@ def prove(binary: str, kafka: str, kill: Callable[[], None]) -> int:
         alone = Fleet(client, SHORT_BUDGET_SECONDS)
         without_processor(proof, alone)
         without_kafka(proof, alone, topics, kill)
-        return finish(proof, client)
+    if start is not None:
+        start()
+        with processor(binary, kafka, address):
+            wait_until("the client", 60, lambda: client.wait_ready(1.0))
+            all_is_back(proof, fleet, topics)
+    return finish(proof, client)
 
 
 def finish(proof: Proof, client: Watching) -> int:
