@@ -605,7 +605,7 @@ def test_an_observer_that_breaks_is_said_once(
     def broken(*args: Any) -> Any:
         raise RuntimeError("own fault")
 
-    monkeypatch.setattr(observer, "_updates", broken)
+    monkeypatch.setattr(observer, "updates_in", broken)
     samples = Samples(total=3)
     with caplog.at_level(logging.WARNING):
         for _ in range(2):
