@@ -493,7 +493,7 @@ def prove(binary: str, kafka: str, kill: Callable[[], None], start: Callable[[],
         client = Watching(http=f"http://{address}") if over_http else Watching(kafka=kafka)
         wait_until("the client", 30, lambda: client.wait_ready(1.0))
         fleet = Fleet(client, BUDGET_SECONDS)
-        client.runtime_started(fleet.agent.graphs.schema_refs())
+        client.runtime_started(fleet.agent.graphs.schema_refs(), graphs=fleet.agent.graphs.names())
         proof.note(transport="http" if over_http else "kafka", load_average=round(os.getloadavg()[0], 1))
         # A broker and a processor that just started are not what is measured.
         for how in ("threads", "async"):

@@ -650,6 +650,7 @@ def test_the_manifest_has_what_the_registry_reads(tmp_path: Any) -> None:
     first = path.read_bytes()
     graphs.write_manifest(path)
     assert path.read_bytes() == first
+    assert graphs.names() == ["refund_graph"]
     degraded, refund = json.loads(first)["graphs"]
     assert refund == {
         "name": "refund_graph",
