@@ -107,7 +107,8 @@ fn an_override_is_ordered_for_a_cohort_survives_a_restart_and_is_lifted() {
         assert_eq!(output.status.code(), Some(code), "{arguments:?}: {}", text(&output));
         text(&output)
     };
-    let told = ended(&["overrides", "force", "refund_graph", "degraded_refund_graph:v1", "--where", "region=eu-west"], 0);
+    let told =
+        ended(&["overrides", "force", "refund_graph", "degraded_refund_graph:v1", "--where", "region=eu-west"], 0);
     assert!(told.contains("force refund_graph: done by 1 of 1 tasks"), "{told}");
     let whole = ended(&["overrides", "deny", "order_graph", "--ttl", "2s"], 0);
     assert!(whole.contains("deny order_graph: done by 1 of 1 tasks"), "{whole}");
@@ -122,7 +123,9 @@ fn an_override_is_ordered_for_a_cohort_survives_a_restart_and_is_lifted() {
         let listed = world.output(&["overrides", "list", "-o", "json"]);
         serde_json::from_slice(&listed.stdout).expect("JSON")
     };
-    crate::harness::child::wait_for("the short one to end", std::time::Duration::from_secs(30), || (live().len() == 1).then_some(()));
+    crate::harness::child::wait_for("the short one to end", std::time::Duration::from_secs(30), || {
+        (live().len() == 1).then_some(())
+    });
     let one = &live()[0];
     assert_eq!((&one["mode"], &one["source"], &one["author"]), (&"force".into(), &"operator".into(), &"ann".into()));
     assert_eq!(one["scope"], serde_json::json!({"kind": "cohort", "region": "eu-west"}));

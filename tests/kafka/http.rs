@@ -69,6 +69,12 @@ fn an_event_posted_over_http_saves_its_session_and_wakes_who_waits() {
             (&json!("degraded_refund_graph:v1"), &json!("log_refund_request"), &json!("degraded"))
         );
     }
+    let bench =
+        ["bench", "--requests", "50", "--seconds", "2", "--streams", "3", "-o", "json", "--http", &replica.to_string()];
+    let measured = world.output(&bench);
+    assert!(measured.status.success(), "{}", super::world::text(&measured));
+    let measured: Value = serde_json::from_slice(&measured.stdout).expect("JSON");
+    assert_eq!((&measured["streams"], &measured["resolve"]["failed"]), (&json!(3), &json!(0)), "{measured}");
     // It is the event that was posted, under the key that counts.
     let read = world.read(&world.topics().events);
     assert_eq!(read.iter().filter(|record| record.key.as_deref() == Some(b"sess-1")).count(), 3);

@@ -17,6 +17,8 @@ pub fn unknown(names: impl Iterator<Item = String>, flags: &BTreeSet<String>) ->
     let defaults = defaults();
     let is_known = |name: &str, rest: &str| {
         name == "REFLEX_CONFIG"
+            // Of runtimes' clients.
+            || name == "REFLEX_DISABLE"
             || flags.contains(name)
             || setting_of(name, &defaults).is_some()
             || OF_TESTS.iter().any(|start| rest.starts_with(start))

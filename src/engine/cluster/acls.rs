@@ -11,8 +11,10 @@ use crate::record::topic::Topic;
 /// Somebody with permissions of their own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Principal {
-    /// `reflex run`.
+    /// `reflex run`, its HTTP service included.
     Engine,
+    /// `reflex serve`.
+    Server,
     /// A runtime, for its events.
     RuntimeProducer,
     /// A runtime, or a service, that reads overrides and interventions.
@@ -31,8 +33,9 @@ pub enum Principal {
 
 impl Principal {
     /// Everybody.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::Engine,
+        Self::Server,
         Self::RuntimeProducer,
         Self::RuntimeReader,
         Self::Operator,
@@ -47,6 +50,7 @@ impl Principal {
     pub fn name(self) -> &'static str {
         match self {
             Self::Engine => "engine",
+            Self::Server => "server",
             Self::RuntimeProducer => "runtime-producer",
             Self::RuntimeReader => "runtime-reader",
             Self::Operator => "operator",
@@ -114,6 +118,11 @@ pub fn needed(names: &TopicNames, group: &str) -> Vec<Acl> {
     Principal::ALL.into_iter().flat_map(|principal| of(principal, names, group)).collect()
 }
 
+/// What the HTTP service reads: overrides and interventions, and the audit for what became of commands.
+fn answered_from(names: &TopicNames) -> [&str; 3] {
+    [&names.overrides, &names.interventions, &names.audit]
+}
+
 fn of(principal: Principal, names: &TopicNames, group: &str) -> Vec<Acl> {
     let topics = |names: &[&str], operations| {
         let names = names.iter().map(|name| (*name).to_owned()).collect();
@@ -122,10 +131,9 @@ fn of(principal: Principal, names: &TopicNames, group: &str) -> Vec<Acl> {
     let acl = |resource, operations| Acl { principal, resource, operations };
     let id = |id: String| acl(Resource::TransactionalId(id), WRITE);
     let cluster = |operations| acl(Resource::Cluster, operations);
-    let letters = names.inputs().map(dead_letters_of);
+    let (letters, wanted) = (names.inputs().map(dead_letters_of), wanted(names, 1, true));
     let letters: Vec<&str> = letters.iter().map(String::as_str).collect();
-    let all: Vec<String> = wanted(names, 1, true).into_iter().map(|spec| spec.name).collect();
-    let all: Vec<&str> = all.iter().map(String::as_str).collect();
+    let all: Vec<&str> = wanted.iter().map(|spec| spec.name.as_str()).collect();
     let records = Topic::ALL.map(|topic| names.of(topic));
     let commands = [names.session_commands.as_str(), &names.commands];
     let own = [names.state_session.as_str(), &names.state_fleet, &names.tape_session, &names.tape_fleet];
@@ -141,6 +149,14 @@ fn of(principal: Principal, names: &TopicNames, group: &str) -> Vec<Acl> {
             acl(Resource::Group(group.to_owned()), READ),
             acl(Resource::TransactionalIdPrefix(format!("{group}/")), WRITE),
             cluster(DESCRIBE),
+            topics(&answered_from(names), READ),
+            topics(&[&names.events], WRITE),
+        ],
+        Principal::Server => vec![
+            topics(&answered_from(names), READ),
+            topics(&[&names.events, commands[0], commands[1]], WRITE),
+            acl(Resource::Group(group.to_owned()), LOOK_UP),
+            id(commands_id(group)),
         ],
         Principal::RuntimeProducer => vec![topics(&[&names.events], WRITE)],
         Principal::RuntimeReader => vec![topics(&[&names.overrides, &names.interventions], READ)],
@@ -152,13 +168,11 @@ fn of(principal: Principal, names: &TopicNames, group: &str) -> Vec<Acl> {
             id(commands_id(group)),
         ],
         Principal::DeadLetterReader => vec![topics(&letters, READ)],
-        Principal::DeadLetterRedriver => {
-            vec![
-                topics(&letters, READ),
-                topics(&[&names.inputs()[..], &letters].concat(), WRITE),
-                id(redrive_id(group)),
-            ]
-        }
+        Principal::DeadLetterRedriver => vec![
+            topics(&letters, READ),
+            topics(&[&names.inputs()[..], &letters].concat(), WRITE),
+            id(redrive_id(group)),
+        ],
         Principal::Verifier => vec![
             topics(&names.inputs(), READ),
             topics(&[&own[..], &[names.registry.as_str(), &names.audit]].concat(), READ),
