@@ -485,8 +485,10 @@ def prove(binary: str, kafka: str, kill: Callable[[], None], start: Callable[[],
         without_kafka(proof, alone, ends, kill)
     if start is not None:
         start()
+        # A broker that has just come back leads its partitions a moment later.
+        wait_until("the client", 60, lambda: client.wait_ready(1.0))
+        time.sleep(3.0)
         with processor(binary, kafka, address):
-            wait_until("the client", 60, lambda: client.wait_ready(1.0))
             all_is_back(proof, fleet, topics)
     return finish(proof, client)
 
