@@ -18,7 +18,7 @@
 //! - [`session`]: stage 1, from event to session override.
 //! - [`fleet`]: stage 2, what concerns many sessions: counts and signatures of all session tasks, in windows.
 //! - [`engine`]: the Kafka shell around the stages: poll, step, one transaction.
-//! - [`serve`]: HTTP: health and metrics.
+//! - [`serve`]: HTTP: what runtimes and people ask, health and metrics.
 //! - [`cli`]: one file per verb of the program `reflex`.
 //!
 //! `record` to `fleet` are the core: no clock, IO, threads, randomness or async; they build with

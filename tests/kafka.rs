@@ -24,6 +24,7 @@ mod kafka {
     mod doctor;
     mod durable;
     mod faults;
+    mod http;
     mod ops;
     mod ops_topics;
     mod recreated;

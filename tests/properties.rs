@@ -24,6 +24,8 @@ mod ledger;
 mod model;
 #[path = "properties/order.rs"]
 mod order;
+#[path = "properties/ordered.rs"]
+mod ordered;
 #[path = "properties/rows.rs"]
 mod rows;
 #[path = "properties/world.rs"]

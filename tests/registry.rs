@@ -150,7 +150,7 @@ fn shipped_defaults_are_complete_and_equal_the_defaults_of_the_code() {
 /// version.
 #[test]
 fn the_version_of_the_shipped_registry_is_stable() {
-    assert_eq!(loaded(&shipped()).registry.version, "ca98d2f279476bc4e9f2f761c8b75652");
+    assert_eq!(loaded(&shipped()).registry.version, "f7b36d11575ed05867a051ec40b83a3f");
 }
 
 #[test]

@@ -7,7 +7,7 @@ use apache_avro::Schema;
 use reflex::record::audit::Audit;
 use reflex::record::codec::avro::{Fingerprint, encode};
 use reflex::record::codec::{RecordKind, Schemas, json};
-use reflex::record::command::{Command, Verb};
+use reflex::record::command::{Command, Order, Verb};
 use reflex::record::dead_letter::{Code, HEADER_NAMES, HEADER_PREFIX, Rejection, headers};
 use reflex::record::escalation::Escalation;
 use reflex::record::event::Route;
@@ -202,6 +202,12 @@ fn command() -> Command {
         verb: Verb::Approve,
         target: text(),
         content_hash: some(),
+        order: Some(Order {
+            scope: Scope::Cohort(BTreeMap::from([(text(), text())])),
+            kind: OverrideKind::Pause,
+            schema_ref: some(),
+            ttl_ms: 1,
+        }),
         reason: text(),
         author: text(),
     }
@@ -284,8 +290,7 @@ fn json_paths(value: &Value, prefix: &str, paths: &mut BTreeSet<String>) {
             for (name, value) in members {
                 let path = format!("{prefix}/{name}");
                 paths.insert(path.clone());
-                if !["/scope", "/attributes", "/token_usage", "/dimensions", "/rows/dimensions"]
-                    .contains(&path.as_str())
+                if !["/scope", "/override/scope", "/attributes", "/token_usage", "/dimensions"].contains(&path.as_str())
                 {
                     json_paths(value, &path, paths);
                 }
@@ -348,7 +353,7 @@ fn schemas_are_documented_evolvable_and_in_one_namespace() {
 fn schema_fingerprints_stable() {
     let golden = [
         "a5c88064aca746db",
-        "a0bf90611d46d379",
+        "55778c7d38bb4800",
         "eac6428b5fd4d30a",
         "2cef4c6360b4fca8",
         "106f43968d562e9d",

@@ -20,4 +20,5 @@ mod serve {
     mod roles;
     mod rules;
     mod service;
+    mod tls;
 }

@@ -23,8 +23,10 @@ pub enum Verb {
 /// Exit 75 where the output cannot be written.
 pub fn run(verb: &Verb, resolved: &Resolved, out: &mut dyn Write) -> Result<Exit, Failure> {
     let Verb::Show = verb;
+    // Limits that nobody sets are those of the registry.
+    let limits = resolved.limits.iter().map(|(key, text)| (key.as_str(), limit(text), "flag --set".to_owned()));
     let lines: Vec<(&str, toml::Value, String)> =
-        resolved.shown().map(|(key, value, source)| (key, value, source.to_string())).collect();
+        resolved.shown().map(|(key, value, source)| (key, value, source.to_string())).chain(limits).collect();
     let written = match resolved.settings.output {
         Output::Table => {
             let wide = |widths: &mut dyn Iterator<Item = usize>| widths.max().unwrap_or(0);
@@ -46,6 +48,11 @@ pub fn run(verb: &Verb, resolved: &Resolved, out: &mut dyn Write) -> Result<Exit
     Ok(Exit::Done)
 }
 
+/// A limit is a number, checked where the registry is loaded.
+fn limit(text: &str) -> toml::Value {
+    text.parse::<i64>().map_or_else(|_| text.into(), Into::into)
+}
+
 fn as_json((key, value, source): &(&str, toml::Value, String)) -> serde_json::Value {
     json!({ "key": key, "value": value, "source": source })
 }
@@ -54,6 +61,17 @@ fn as_json((key, value, source): &(&str, toml::Value, String)) -> serde_json::Va
 mod tests {
     use super::*;
     use crate::cli::settings::{Flags, resolve};
+
+    #[test]
+    fn limits_that_are_set_are_shown() {
+        let set = ["limits.lateness_ms_max=0".to_owned(), "output=ndjson".to_owned()].to_vec();
+        let resolved = resolve(&Flags { set, ..Flags::default() }, std::iter::empty(), false).expect("valid settings");
+        let mut out = Vec::new();
+        run(&Verb::Show, &resolved, &mut out).expect("shown");
+        let text = String::from_utf8(out).expect("text");
+        let line = r#"{"key":"limits.lateness_ms_max","source":"flag --set","value":0}"#;
+        assert!(text.lines().any(|shown| shown == line), "{text}");
+    }
 
     #[test]
     fn both_forms_show_values_and_sources_and_no_secrets() {

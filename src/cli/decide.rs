@@ -85,7 +85,7 @@ pub fn command(verb: Verb, target: &str, content_hash: Option<String>, why: &Why
         .and_then(|mut file| file.read_exact(&mut bytes))
         .map_err(|error| Failure::new(Exit::TryAgain, format_args!("making an id: {error}")))?;
     let command_id = uuid::Builder::from_random_bytes(bytes).into_uuid().to_string();
-    Ok(Command { command_id, verb, target: target.to_owned(), content_hash, reason, author })
+    Ok(Command { command_id, verb, target: target.to_owned(), content_hash, order: None, reason, author })
 }
 
 /// The configuration of a verb that is no member of the group.

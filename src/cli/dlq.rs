@@ -14,6 +14,7 @@ use crate::cli::settings::Resolved;
 use crate::cli::settings::model::Output;
 use crate::cli::table::{Table, clean, write_values};
 use crate::engine::operator::redrive::{Letter, letters, redrive};
+use crate::record::dead_letter::Code;
 use crate::record::time::Timestamp;
 
 /// Most bytes of a value that are shown; the rest is counted.
@@ -72,6 +73,17 @@ pub struct Redrive {
 }
 
 impl Select {
+    /// Refuses a code that no letter of this release can have.
+    fn check(&self) -> Result<(), Failure> {
+        match &self.code {
+            Some(code) if !Code::WORDS.contains(&code.as_str()) => {
+                let message = format!("--code {}: no such code; there are {}", clean(code), Code::WORDS.join(", "));
+                Err(Failure::new(Exit::Usage, message))
+            }
+            _ => Ok(()),
+        }
+    }
+
     fn names_something(&self) -> bool {
         self.code.is_some() || self.topic.is_some() || self.since.is_some()
     }
@@ -110,7 +122,7 @@ fn since(text: &str) -> Result<i64, Failure> {
 /// Lists, shows or sends again.
 ///
 /// # Errors
-/// Exit 64 for a redrive of nothing in particular, 66 for a letter that is not there, 69 without broker or topic, 75 where
+/// Exit 64 for a redrive of nothing in particular or a code that there is not, 66 for a letter that is not there, 69 without broker or topic, 75 where
 /// a transaction did not go through.
 pub fn run(verb: &Verb, resolved: &Resolved, out: &mut dyn Write) -> Result<Exit, Failure> {
     if let Verb::Redrive(args) = verb
@@ -119,6 +131,9 @@ pub fn run(verb: &Verb, resolved: &Resolved, out: &mut dyn Write) -> Result<Exit
         && !args.select.names_something()
     {
         return Err(Failure::new(Exit::Usage, "which letters? Name their places, a filter, or --all"));
+    }
+    if let Verb::List(select) | Verb::Redrive(Redrive { select, .. }) = verb {
+        select.check()?;
     }
     let config = operator(resolved)?;
     let all = letters(&config)?;
@@ -276,6 +291,21 @@ mod tests {
         assert!(whole(&letter("\u{202e}a".as_bytes()), true)["value"]["hex"].is_string());
         assert!(whole(&letter("\u{1b}[2J".as_bytes()), true)["value"]["hex"].is_string());
         assert_eq!(whole(&letter(&vec![b'x'; 100_000]), true)["value"]["bytes"], 100_000);
+    }
+
+    #[test]
+    fn a_code_that_there_is_not_is_refused_with_those_there_are() {
+        let select = |code: &str| Select { code: Some(code.into()), topic: None, since: None, limit: None };
+        let failure = select("nonsense").check().expect_err("refused");
+        assert_eq!(failure.exit, Exit::Usage);
+        assert!(
+            failure.message.starts_with("--code nonsense: no such code; there are not_json, "),
+            "{}",
+            failure.message
+        );
+        for code in Code::WORDS {
+            assert!(select(code).check().is_ok(), "{code}");
+        }
     }
 
     #[test]

@@ -53,12 +53,12 @@ pub fn start(settings: &Settings, config: Config, monitor: &Arc<Monitor>) -> Res
     if matches!(access, Access::Closed) {
         tracing::warn!("/v1 is closed: no tokens are set (http_tokens), and others than this machine can ask");
     }
-    let (board, served) = (Arc::new(Board::new(&limits)), Arc::clone(bound.served()));
+    let (board, counts) = (Arc::new(Board::new(&limits)), Arc::clone(bound.served()));
     let outlet = Outlet::new(&config.cluster, &config.topics.events, PATIENCE)?;
     let input = Input { schemas: config.schemas.clone(), tenant: config.tenant.clone() };
     let ways = (Arc::new(outlet) as Arc<_>, Arc::new(KafkaOrders(config.clone())) as Arc<_>);
-    let api = Api::new((Arc::clone(&board), Arc::clone(&served)), access, limits, input, ways);
-    let operations = operations::routes(Arc::clone(monitor), Some(Arc::clone(&board)), served);
+    let api = Api::new((Arc::clone(&board), Arc::clone(&counts)), access, limits, input, ways);
+    let operations = operations::routes(Arc::clone(monitor), Some(Arc::clone(&board)), counts);
     let parts = std::iter::once(Part::new(operations, &limits)).chain(api.parts());
     let server = bound.serve(parts)?;
     let reading = Reading::start(config, board)?;

@@ -16,6 +16,7 @@ pub mod http;
 pub mod import;
 mod lines;
 mod logging;
+mod order;
 mod pipe;
 pub mod publish;
 pub mod ready;
@@ -29,21 +30,23 @@ mod table;
 pub mod test;
 pub mod token;
 pub mod topics;
+pub mod trail;
 pub mod validate;
 pub mod verify;
 
+use std::collections::BTreeSet;
 use std::io::{IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 
 use crate::record::command;
 use crate::registry::Registry;
 use exit::{Exit, Failure};
 use settings::model::Output;
-use settings::{Flags, Resolved};
+use settings::{Flags, Resolved, environment};
 
 /// Runtime recovery for agent fleets, an event-stream processor over Kafka.
 #[derive(Debug, Parser)]
@@ -129,7 +132,7 @@ enum Verb {
     Run,
     /// Answer over HTTP at --http, and decide nothing: any number of these may run.
     Serve,
-    /// Make a token for HTTP, and its entry for the file http_tokens.
+    /// Make a token for HTTP, and its entry for the file of tokens.
     Token(token::Args),
     /// Decide again what the tape says was decided, and compare every byte: exit 1 where something differs.
     Verify(verify::Args),
@@ -157,6 +160,12 @@ enum Verb {
     /// The Intervention Log: list, show, approve, reject.
     #[command(subcommand)]
     Interventions(records::InterventionVerb),
+    /// Every transition of every record: list.
+    #[command(subcommand)]
+    Audit(trail::AuditVerb),
+    /// What a person was asked to take over: list, show.
+    #[command(subcommand)]
+    Escalations(trail::EscalationVerb),
     /// What could not be used: list, show, send again.
     #[command(subcommand)]
     Dlq(dlq::Verb),
@@ -201,6 +210,8 @@ fn dispatch(verb: Verb, resolved: &Resolved, out: &mut dyn Write) -> Result<Exit
         Verb::Registry(verb) => registry::run(&verb, resolved, out),
         Verb::Overrides(verb) => records::overrides(&verb, resolved, out),
         Verb::Interventions(verb) => records::interventions(&verb, resolved, out),
+        Verb::Audit(verb) => trail::audit(&verb, resolved, out),
+        Verb::Escalations(verb) => trail::escalations(&verb, resolved, out),
         Verb::Dlq(verb) => dlq::run(&verb, resolved, out),
         Verb::Freeze(args) => freeze::run(command::Verb::Freeze, &args, resolved, out),
         Verb::Unfreeze(args) => freeze::run(command::Verb::Unfreeze, &args, resolved, out),
@@ -222,7 +233,11 @@ pub fn main() -> ExitCode {
         }
     };
     let colours = colours();
-    let ended = settings::resolve(&arguments.common.flags(), std::env::vars(), colours).and_then(|resolved| {
+    let names = environment::variables().map(|(name, _)| name);
+    for name in environment::unknown(names, &variables_of(&Arguments::command())) {
+        eprintln!("warning: {}: no setting has this variable; `reflex config show` lists them", table::clean(&name));
+    }
+    let ended = settings::resolve(&arguments.common.flags(), environment::variables(), colours).and_then(|resolved| {
         // In large pieces: a replay prints a line for each record.
         let mut out = std::io::BufWriter::with_capacity(65_536, pipe::Tolerant::new(std::io::stdout().lock()));
         let ended = dispatch(arguments.verb, &resolved, &mut out);
@@ -237,6 +252,13 @@ pub fn main() -> ExitCode {
             failure.exit.into()
         }
     }
+}
+
+/// The variables of flags that are no settings.
+fn variables_of(command: &clap::Command) -> BTreeSet<String> {
+    let own = command.get_arguments().filter_map(|argument| argument.get_env());
+    let own = own.map(|name| name.to_string_lossy().into_owned());
+    own.chain(command.get_subcommands().flat_map(variables_of)).collect()
 }
 
 /// Whether standard error may be coloured.
@@ -273,9 +295,13 @@ fn scenario_registry(
 
 #[cfg(test)]
 mod tests {
-    use clap::CommandFactory;
-
     use super::*;
+
+    #[test]
+    fn flags_that_are_no_settings_have_variables_too() {
+        let found = variables_of(&Arguments::command());
+        assert!(found.contains("REFLEX_AUTHOR") && found.contains("REFLEX_DENY_WARNINGS"), "{found:?}");
+    }
 
     #[test]
     fn the_command_line_is_consistent() {

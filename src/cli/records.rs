@@ -1,4 +1,4 @@
-//! `reflex overrides list | show | lift` and `reflex interventions list | show | approve | reject`: what stands on the
+//! `reflex overrides list | show | lift | force | deny` and `reflex interventions list | show | approve | reject`: what stands on the
 //! compacted topics, and decisions on it.
 
 use std::collections::BTreeMap;
@@ -10,6 +10,7 @@ use serde_json::Value;
 use crate::cli::decide::{Wait, Why, command, decide, operator};
 use crate::cli::exit::{Exit, Failure};
 use crate::cli::failure::unwritable;
+use crate::cli::order::{self, Deny, Force};
 use crate::cli::settings::Resolved;
 use crate::cli::settings::model::Output;
 use crate::cli::table::{Table, clean, write_values};
@@ -33,6 +34,10 @@ pub enum OverrideVerb {
     },
     /// End one, now.
     Lift(OnOne),
+    /// Run one schema in a cohort or a whole graph, whatever else says
+    Force(Force),
+    /// Run the global schema in a cohort or a whole graph, whatever else says
+    Deny(Deny),
 }
 
 /// What to do with interventions.
@@ -95,20 +100,21 @@ impl Filter {
 /// # Errors
 /// Exit 66 for an id that is not there, 69 without broker or topic; those of a decision.
 pub fn overrides(verb: &OverrideVerb, resolved: &Resolved, out: &mut dyn Write) -> Result<Exit, Failure> {
-    let config = operator(resolved)?;
-    let found = Found::read(&config, &config.topics.overrides, "override_id")?;
+    let found = |config: &Config| Found::read(config, &config.topics.overrides, "override_id");
     match verb {
         OverrideVerb::List(filter) => {
             let heads =
                 ["override_id", "graph", "scope", "tenant", "mode", "schema_ref", "attempt", "reason", "expires_at"];
-            found.list(filter, resolved, &heads, out)
+            found(&operator(resolved)?)?.list(filter, resolved, &heads, out)
         }
-        OverrideVerb::Show { id } => found.show(id, out),
+        OverrideVerb::Show { id } => found(&operator(resolved)?)?.show(id, out),
         OverrideVerb::Lift(on) => {
-            let target: Override = found.parsed(&on.id)?;
+            let target: Override = found(&operator(resolved)?)?.parsed(&on.id)?;
             let owner = Owner::of(&target.scope, &target.graph);
             decide(resolved, &owner, &command(Act::Lift, &on.id, None, &on.why)?, on.wait, out)
         }
+        OverrideVerb::Force(args) => order::force(args, resolved, out),
+        OverrideVerb::Deny(args) => order::deny(args, resolved, out),
     }
 }
 

@@ -63,7 +63,7 @@ pub struct ActivateArgs {
 /// Does it.
 ///
 /// # Errors
-/// Exit 78 for a folder that is not in order, 66 for a version that is not there, 69 without broker or topic, 75 where a
+/// Exit 78 for a folder that is not in order, 64 for a beginning of a version that is too short, 66 for a version that is not there, 69 without broker or topic, 75 where a
 /// transaction did not go through.
 pub fn run(verb: &Verb, resolved: &Resolved, out: &mut dyn Write) -> Result<Exit, Failure> {
     let output = resolved.settings.output;
@@ -181,14 +181,16 @@ fn find<'a>(versions: &'a Versions, wanted: &str) -> Result<&'a Version, Failure
     if let Some(version) = versions.get(wanted) {
         return Ok(version);
     }
+    if wanted.len() < PREFIX_CHARS_MIN {
+        let message = format!("{}: too short: a version or its first {PREFIX_CHARS_MIN} characters", clean(wanted));
+        return Err(Failure::new(Exit::Usage, message));
+    }
     let begins = |version: &&Version| version.hash.starts_with(wanted);
     let found: Vec<&Version> = versions.list.iter().filter(begins).collect();
     match found.as_slice() {
-        [one] if wanted.len() >= PREFIX_CHARS_MIN => Ok(one),
-        [_, _, ..] if wanted.len() >= PREFIX_CHARS_MIN => {
-            Err(Failure::new(Exit::NoInput, format_args!("{wanted}: several versions begin so")))
-        }
-        _ => {
+        [one] => Ok(one),
+        [_, _, ..] => Err(Failure::new(Exit::NoInput, format_args!("{wanted}: several versions begin so"))),
+        [] => {
             let message = format!("{}: no such version; `reflex registry list` shows them", clean(wanted));
             Err(Failure::new(Exit::NoInput, message))
         }
@@ -199,4 +201,33 @@ fn usable(version: &Version) -> Result<&Registry, Failure> {
     version.registry.as_ref().map_err(|problem| {
         Failure::new(Exit::Configuration, format_args!("registry {}: {}", version.hash, clean(problem)))
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_version_is_found_by_six_characters_and_not_by_fewer() {
+        let version = |hash: &str| Version {
+            hash: hash.to_owned(),
+            pushed_at: None,
+            author: None,
+            reason: None,
+            command_id: None,
+            registry: Err("unusable".to_owned()),
+        };
+        let versions = Versions { list: vec![version("abcdef01"), version("abcdef02"), version("123456ff")] };
+        let found = |wanted: &str| {
+            let found = find(&versions, wanted).map(|version| version.hash.clone());
+            found.map_err(|failure| (failure.exit, failure.message))
+        };
+        assert_eq!(found("123456").as_deref(), Ok("123456ff"));
+        assert_eq!(found("abcdef01").as_deref(), Ok("abcdef01"));
+        let words = |wanted: &str| found(wanted).expect_err("not found");
+        assert_eq!(words("12345"), (Exit::Usage, "12345: too short: a version or its first 6 characters".into()));
+        assert_eq!(words("").0, Exit::Usage);
+        assert_eq!(words("abcdef").0, Exit::NoInput);
+        assert!(words("1234567").1.contains("no such version"));
+    }
 }

@@ -253,7 +253,7 @@ mod tests {
 
     #[test]
     fn overrides_are_a_log_with_tombstones_and_a_record_nobody_can_read_changes_nothing() {
-        let record = r#"{"override_id":"o","graph":"g","scope":{"kind":"session","session_id":"s"},"source":"auto","kind":"replace","schema_ref":"d:v1","status":"active","mode":"degraded","attempt":0,"revision":1,"created_at":"2026-01-01T00:00:00Z","expires_at":"2026-01-02T00:00:00Z"}"#;
+        let record = r#"{"override_id":"o","graph":"g","scope":{"kind":"session","session_id":"s"},"source":"auto","kind":"replace","schema_ref":"d:v1","status":"active","mode":"degraded","attempt":0,"revision":1,"intervention_id":"i","reason":"r","created_at":"2026-01-01T00:00:00Z","expires_at":"2026-01-02T00:00:00Z"}"#;
         let route = |rest: &str| {
             let line = format!(
                 r#"{{"graph":"g","context":{{"session_id":"s"}},"now":"2026-01-01T01:00:00Z","overrides":[{{"key":"k","value":{record}}}{rest}]}}"#

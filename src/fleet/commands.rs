@@ -27,7 +27,8 @@ impl Fleet {
                 Ok(())
             }
             Verb::Activate => self.decide_by(command, registry, &cause, effects),
-            Verb::Lift => Err("no_such_override"),
+            Verb::Force | Verb::Deny => self.order(command, &cause, effects),
+            Verb::Lift => self.lift(command, &cause, effects),
             Verb::Approve | Verb::Reject => Err("no_such_proposal"),
         };
         match outcome {

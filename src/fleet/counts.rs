@@ -21,6 +21,10 @@ pub struct Counts {
     pub sessions_evicted: u64,
     /// Sources forgotten because a limit was reached.
     pub sources_evicted: u64,
+    /// Ordered overrides published, replacements included.
+    pub overrides_published: u64,
+    /// Ordered overrides lifted or expired.
+    pub overrides_removed: u64,
     /// Commands carried out.
     pub commands: u64,
     /// Commands refused.
@@ -38,7 +42,7 @@ impl Counts {
         }
     }
 
-    fn each(&mut self) -> [&mut u64; 11] {
+    fn each(&mut self) -> [&mut u64; 13] {
         let Self {
             records,
             rows,
@@ -48,6 +52,8 @@ impl Counts {
             signatures_evicted,
             sessions_evicted,
             sources_evicted,
+            overrides_published,
+            overrides_removed,
             commands,
             commands_refused,
             duplicates,
@@ -61,6 +67,8 @@ impl Counts {
             signatures_evicted,
             sessions_evicted,
             sources_evicted,
+            overrides_published,
+            overrides_removed,
             commands,
             commands_refused,
             duplicates,

@@ -9,6 +9,7 @@
 pub mod commands;
 pub mod counts;
 pub mod lru;
+pub mod ordered;
 pub mod signatures;
 pub mod state;
 pub mod watermark;
@@ -20,6 +21,7 @@ pub use state::restore::Restore;
 
 use std::sync::Arc;
 
+use crate::fleet::ordered::Ordered;
 use crate::fleet::signatures::{Evicted, SessionEntry, SignatureEntry, Signatures};
 use crate::fleet::state::Marks;
 use crate::fleet::watermark::Sources;
@@ -74,6 +76,7 @@ pub struct Fleet {
     sources: Sources,
     windows: Windows,
     signatures: Signatures,
+    ordered: Ordered,
     chain: Chain,
     seen: Seen,
     counts: Counts,
@@ -94,6 +97,7 @@ impl Fleet {
             sources: Sources::default(),
             windows: Windows::default(),
             signatures: Signatures::default(),
+            ordered: Ordered::default(),
             chain: Chain::new(task),
             seen: Seen::new('c'),
             counts: Counts::default(),
@@ -103,7 +107,7 @@ impl Fleet {
     /// Takes one input at `now`, the append time of the record (or of the tick), and appends what must be published.
     /// The clock of the task never goes back; deadlines up to `now` fire first, each at its own time.
     pub fn step(&mut self, now: Timestamp, input: Input<'_>, effects: &mut Effects) {
-        self.fire_deadlines(now);
+        self.fire_deadlines(now, effects);
         self.now = self.now.max(now);
         self.advance();
         match input {
@@ -116,9 +120,10 @@ impl Fleet {
     }
 
     /// Fires every deadline at or before `now`, each at its own time.
-    fn fire_deadlines(&mut self, now: Timestamp) {
+    fn fire_deadlines(&mut self, now: Timestamp, effects: &mut Effects) {
         while let Some(at) = self.next_deadline().filter(|at| *at <= now) {
             self.now = self.now.max(at);
+            self.expire_ordered(effects);
             self.sources.pass(self.now);
             self.advance();
         }
@@ -184,7 +189,7 @@ impl Fleet {
     pub fn next_deadline(&self) -> Option<Timestamp> {
         // While a source holds the watermark back, its next record or its silence moves it.
         let expiry = self.sources.least().is_none().then(|| self.windows.next_deadline()).flatten();
-        self.sources.next_deadline().into_iter().chain(expiry).min()
+        [self.sources.next_deadline(), expiry, self.ordered.next_deadline()].into_iter().flatten().min()
     }
 
     /// What was counted since the task began.
@@ -232,6 +237,7 @@ impl Fleet {
             sessions: self.signatures.sessions.len(),
             sources: self.sources.shelf.len(),
             sources_live: self.sources.live(),
+            overrides_live: self.ordered.shelf.len(),
         }
     }
 
@@ -275,4 +281,6 @@ pub struct InUse {
     pub sources: usize,
     /// Sources that are live.
     pub sources_live: usize,
+    /// `operator_overrides_live_max`.
+    pub overrides_live: usize,
 }

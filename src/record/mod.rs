@@ -10,6 +10,7 @@ pub mod dead_letter;
 pub mod escalation;
 pub mod event;
 pub mod fleet;
+pub mod id;
 pub mod intervention;
 mod object;
 pub mod observation;

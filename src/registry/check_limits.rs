@@ -56,6 +56,8 @@ pub fn zero_names(limits: &Limits) -> Vec<&'static str> {
         fleet_signatures_max,
         fleet_sessions_max,
         fleet_sources_max,
+        operator_overrides_live_max,
+        operator_override_ms_max,
     } = *limits;
     let values = [
         ("interventions_per_session_max", u64::from(interventions_per_session_max)),
@@ -79,6 +81,8 @@ pub fn zero_names(limits: &Limits) -> Vec<&'static str> {
         ("fleet_signatures_max", u64::from(fleet_signatures_max)),
         ("fleet_sessions_max", u64::from(fleet_sessions_max)),
         ("fleet_sources_max", u64::from(fleet_sources_max)),
+        ("operator_overrides_live_max", u64::from(operator_overrides_live_max)),
+        ("operator_override_ms_max", operator_override_ms_max),
     ];
     values.into_iter().filter(|(_, value)| *value == 0).map(|(name, _)| name).collect()
 }

@@ -57,6 +57,12 @@ pub struct Limits {
     pub fleet_sessions_max: u32,
     /// Session tasks that a fleet task keeps the watermarks of; over: the one silent longest is forgotten.
     pub fleet_sources_max: u32,
+    /// Overrides ordered by people that are live in a fleet task; over: the command is refused,
+    /// `limit:operator_overrides_live_max`.
+    pub operator_overrides_live_max: u32,
+    /// Longest life of an override that a person orders; over: the command is refused, `limit:operator_override_ms_max`.
+    /// Milliseconds.
+    pub operator_override_ms_max: u64,
 }
 
 impl Default for Limits {
@@ -85,6 +91,8 @@ impl Default for Limits {
             fleet_signatures_max: 10_000,
             fleet_sessions_max: 100_000,
             fleet_sources_max: 10_000,
+            operator_overrides_live_max: 1_000,
+            operator_override_ms_max: 604_800_000,
         }
     }
 }

@@ -8,14 +8,16 @@
 //! expires_at = "2027-01-01T00:00:00Z"     # may be left out
 //! ```
 //!
-//! Tokens are random, so a fast hash is enough; hashes are compared in constant time, all of them. Every role may read.
+//! Tokens are random, so a fast hash is enough; hashes are compared in constant time, all of them. Every role may read. A
+//! file that changes is read again; one that cannot be used then leaves the tokens before it in force.
 //! Without a file, those who reach a loopback address may read and publish; nobody may decide.
 
-use std::fs::File;
+use std::fs::{File, Metadata};
 use std::io::Read;
 use std::os::unix::fs::MetadataExt;
-use std::path::Path;
-use std::sync::Arc;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use axum::http::{HeaderMap, header};
 use serde::Deserialize;
@@ -32,6 +34,9 @@ const TOKENS_MAX: usize = 1000;
 /// Longest token; over: not known.
 const TOKEN_BYTES_MAX: usize = 512;
 const NAME_CHARS_MAX: usize = 100;
+/// The file is looked at this often.
+const LOOK_EVERY: Duration = Duration::from_millis(500);
+const GONE: Stamp = (0, 0, 0, 0);
 
 /// What a token is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
@@ -41,7 +46,7 @@ pub enum Role {
     Runtime,
     /// Reads.
     Viewer,
-    /// Lifts, freezes, unfreezes.
+    /// Lifts, freezes, unfreezes, forces, denies.
     Operator,
     /// Approves and rejects.
     Approver,
@@ -85,7 +90,7 @@ struct Tokens {
     token: Vec<Written>,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Token {
     hash: blake3::Hash,
     expires_at: Option<Timestamp>,
@@ -96,16 +101,29 @@ struct Token {
 #[derive(Debug)]
 pub enum Access {
     /// Who has a token.
-    Tokens(TokenList),
+    Tokens(TokenFile),
     /// Everybody, to read and to publish.
     Open,
     /// Nobody: no tokens are set, and others than this machine can ask.
     Closed,
 }
 
-/// The tokens of a file.
+/// The tokens of a file, as it was last read.
 #[derive(Debug)]
-pub struct TokenList(Vec<Token>);
+pub struct TokenFile {
+    path: PathBuf,
+    state: Mutex<State>,
+}
+
+#[derive(Debug)]
+struct State {
+    tokens: Arc<[Token]>,
+    stamp: Stamp,
+    looked: Instant,
+}
+
+/// Tells one content of a file from the next: inode, length, time of the last change in nanoseconds.
+type Stamp = (u64, u64, i64, i64);
 
 impl Access {
     /// Who may ask a service at an address. `file`: of tokens; empty: none. `open`: without tokens, whoever reaches the
@@ -116,7 +134,7 @@ impl Access {
     pub fn new(file: &str, open: bool, is_loopback: bool) -> Result<Self, ServeError> {
         if !file.is_empty() {
             let refused = |words: String| ServeError::Tokens { path: file.to_owned(), words };
-            return Ok(Self::Tokens(read(Path::new(file)).map_err(refused)?));
+            return Ok(Self::Tokens(TokenFile::open(Path::new(file)).map_err(refused)?));
         }
         Ok(if open || is_loopback { Self::Open } else { Self::Closed })
     }
@@ -127,7 +145,7 @@ impl Access {
     /// 401 without a token that is known; 403 where there are none.
     pub fn actor(&self, headers: &HeaderMap) -> Result<Actor, Problem> {
         match self {
-            Self::Tokens(list) => list.actor(headers),
+            Self::Tokens(file) => actor_of(&file.tokens(), headers),
             Self::Open => Ok(Actor { name: None, roles: [Role::Runtime, Role::Viewer].into() }),
             Self::Closed => Err(Problem::forbidden(
                 "no tokens are set (http_tokens), and this service is not bound to loopback; http_open opens it to everybody",
@@ -136,29 +154,63 @@ impl Access {
     }
 }
 
-impl TokenList {
-    fn actor(&self, headers: &HeaderMap) -> Result<Actor, Problem> {
-        let mut fields = headers.get_all(header::AUTHORIZATION).iter();
-        let (Some(field), None) = (fields.next(), fields.next()) else {
-            return Err(Problem::unauthorized("one Authorization: Bearer TOKEN, please"));
-        };
-        let token = field.as_bytes();
-        let token = token.split_at_checked(7).filter(|(scheme, _)| scheme.eq_ignore_ascii_case(b"bearer "));
-        let Some((_, token)) = token.filter(|(_, token)| token.len() <= TOKEN_BYTES_MAX) else {
-            return Err(Problem::unauthorized("Authorization: not Bearer TOKEN"));
-        };
-        let hash = blake3::hash(token);
-        // Equality of hashes takes the same time whatever they are; all are looked at, whichever it is.
-        let found = self.0.iter().fold(None, |found, token| if token.hash == hash { Some(token) } else { found });
-        match found {
-            Some(token) if token.expires_at.is_none_or(|expires_at| expires_at > wall()) => Ok(token.actor.clone()),
-            Some(_) => Err(Problem::unauthorized("this token has expired")),
-            None => Err(Problem::unauthorized("this token is not known")),
+impl TokenFile {
+    fn open(path: &Path) -> Result<Self, String> {
+        let (tokens, stamp) = read(path)?;
+        let state = State { tokens, stamp, looked: Instant::now() };
+        Ok(Self { path: path.to_owned(), state: Mutex::new(state) })
+    }
+
+    /// The tokens in force; looks after the file now and then.
+    fn tokens(&self) -> Arc<[Token]> {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        if state.looked.elapsed() >= LOOK_EVERY {
+            state.looked = Instant::now();
+            let stamp = std::fs::metadata(&self.path).map_or(GONE, |metadata| stamp(&metadata));
+            if stamp != state.stamp {
+                // Told once, whatever comes of it.
+                state.stamp = stamp;
+                match read(&self.path) {
+                    Ok((tokens, stamp)) => {
+                        tracing::info!(tokens = tokens.len(), "http_tokens is read again");
+                        state.tokens = tokens;
+                        state.stamp = stamp;
+                    }
+                    Err(words) => {
+                        tracing::error!(words, "http_tokens: not read again, the tokens before stay in force");
+                    }
+                }
+            }
         }
+        Arc::clone(&state.tokens)
     }
 }
 
-fn read(path: &Path) -> Result<TokenList, String> {
+fn actor_of(tokens: &[Token], headers: &HeaderMap) -> Result<Actor, Problem> {
+    let mut fields = headers.get_all(header::AUTHORIZATION).iter();
+    let (Some(field), None) = (fields.next(), fields.next()) else {
+        return Err(Problem::unauthorized("one Authorization: Bearer TOKEN, please"));
+    };
+    let token = field.as_bytes();
+    let token = token.split_at_checked(7).filter(|(scheme, _)| scheme.eq_ignore_ascii_case(b"bearer "));
+    let Some((_, token)) = token.filter(|(_, token)| token.len() <= TOKEN_BYTES_MAX) else {
+        return Err(Problem::unauthorized("Authorization: not Bearer TOKEN"));
+    };
+    let hash = blake3::hash(token);
+    // Equality of hashes takes the same time whatever they are; all are looked at, whichever it is.
+    let found = tokens.iter().fold(None, |found, token| if token.hash == hash { Some(token) } else { found });
+    match found {
+        Some(token) if token.expires_at.is_none_or(|expires_at| expires_at > wall()) => Ok(token.actor.clone()),
+        Some(_) => Err(Problem::unauthorized("this token has expired")),
+        None => Err(Problem::unauthorized("this token is not known")),
+    }
+}
+
+fn stamp(metadata: &Metadata) -> Stamp {
+    (metadata.ino(), metadata.len(), metadata.mtime(), metadata.mtime_nsec())
+}
+
+fn read(path: &Path) -> Result<(Arc<[Token]>, Stamp), String> {
     let file = File::open(path).map_err(|error| error.to_string())?;
     let metadata = file.metadata().map_err(|error| error.to_string())?;
     // Whoever may write it may do everything.
@@ -170,10 +222,10 @@ fn read(path: &Path) -> Result<TokenList, String> {
     }
     let mut text = String::new();
     file.take(FILE_BYTES_MAX).read_to_string(&mut text).map_err(|error| error.to_string())?;
-    parse(&text)
+    Ok((parse(&text)?.into(), stamp(&metadata)))
 }
 
-fn parse(text: &str) -> Result<TokenList, String> {
+fn parse(text: &str) -> Result<Vec<Token>, String> {
     // The message alone: the text around it holds hashes.
     let written: Tokens = toml::from_str(text).map_err(|error| {
         let line = error.span().map_or(1, |span| text[..span.start.min(text.len())].matches('\n').count() + 1);
@@ -198,14 +250,14 @@ fn parse(text: &str) -> Result<TokenList, String> {
         }
         tokens.push(Token { hash, expires_at, actor: Actor { name: Some(name.into()), roles: roles.into() } });
     }
-    Ok(TokenList(tokens))
+    Ok(tokens)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn list(text: &str) -> Result<TokenList, String> {
+    fn list(text: &str) -> Result<Vec<Token>, String> {
         parse(text)
     }
 
@@ -223,7 +275,7 @@ mod tests {
         let ask = |field: &str| {
             let mut headers = HeaderMap::new();
             headers.insert(header::AUTHORIZATION, field.parse().expect("a value"));
-            list.actor(&headers)
+            actor_of(&list, &headers)
         };
         let ann = ask("bearer secret-a").expect("known");
         assert_eq!(ann.name.as_deref(), Some("ann"));
@@ -232,7 +284,7 @@ mod tests {
         {
             assert!(ask(field).is_err(), "{field}");
         }
-        assert!(list.actor(&HeaderMap::new()).is_err());
+        assert!(actor_of(&list, &HeaderMap::new()).is_err());
     }
 
     #[test]

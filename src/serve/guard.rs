@@ -10,7 +10,7 @@ use std::sync::atomic::Ordering;
 
 use axum::extract::Request;
 use axum::http::uri::Authority;
-use axum::http::{HeaderMap, header};
+use axum::http::{HeaderMap, HeaderValue, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 
@@ -70,7 +70,7 @@ fn named(request: &Request) -> Option<Authority> {
 
 /// Whether a page of another origin made the request. Only browsers send these fields, and no page can leave them out.
 fn is_foreign(headers: &HeaderMap, own: &Authority) -> bool {
-    let site = headers.get("sec-fetch-site").map(|site| site.as_bytes());
+    let site = headers.get("sec-fetch-site").map(HeaderValue::as_bytes);
     if site.is_some_and(|site| site != b"same-origin" && site != b"none") {
         return true;
     }

@@ -67,7 +67,7 @@ impl Default for Limits {
             clients_max: 10_000,
             wait_max: Duration::from_secs(25),
             waiting_max: 384,
-            events_bytes_max: 1_048_576,
+            events_bytes_max: 2_097_152,
             events_max: 1000,
             publishing_max: 32,
             commands_max: 32,

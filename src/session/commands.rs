@@ -37,6 +37,7 @@ impl Session {
                 Ok(())
             }
             Verb::Activate => self.decide_by(command, registry, &cause, effects),
+            Verb::Force | Verb::Deny => Err("not_of_this_stage"),
         };
         match outcome {
             Ok(()) => self.counts.commands += 1,

@@ -1,12 +1,9 @@
-//! Deterministic ids: uuid v5 over what they follow from, so that the same log gives the same ids.
+//! Ids of what one session leads to.
 
 use serde::Serialize;
 use uuid::Uuid;
 
 use crate::record::canonical_json_of_sorted;
-
-/// Namespace of every id of this crate; drawn once, never to be changed.
-const NAMESPACE: Uuid = Uuid::from_u128(0x7f0f_5c0e_5a0f_5e0b_9d7a_3b1c_4d2e_6f80);
 
 /// What an intervention, its override and its escalation follow from. In the order of RFC 8785.
 #[derive(Clone, Copy, Debug, Serialize)]
@@ -24,7 +21,7 @@ pub struct Name<'a> {
 }
 
 fn id(prefix: &str, name: &Name<'_>) -> String {
-    format!("{prefix}{}", Uuid::new_v5(&NAMESPACE, &canonical_json_of_sorted(name)))
+    format!("{prefix}{}", crate::record::id::of(&canonical_json_of_sorted(name)))
 }
 
 /// `int_…`

@@ -210,6 +210,12 @@ impl Session {
         &self.counts
     }
 
+    /// Whether automation is stopped.
+    #[must_use]
+    pub fn is_frozen(&self) -> bool {
+        self.frozen
+    }
+
     /// What it decides by; a registry without a version: none was ever activated.
     #[must_use]
     pub fn registry(&self) -> &Arc<Registry> {

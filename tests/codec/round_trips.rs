@@ -14,7 +14,6 @@ use reflex::record::event::{Event, EventType, Route};
 use reflex::record::fleet::FleetRecord;
 use reflex::record::intervention::Intervention;
 use reflex::record::overrides::Override;
-use reflex::record::sketch::BUCKET_MAX;
 use reflex::record::time::Timestamp;
 use serde::Serialize;
 use serde::de::DeserializeOwned;

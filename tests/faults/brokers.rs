@@ -54,6 +54,7 @@ pub fn away(run: &mut Run) {
     world.apply();
     let mut rig = Rig::of(world, run);
     rig.load = Load::new(run.events(), run.sending() * 2);
+    rig.ages = true;
     let running = rig.during(|| {
         let running = rig.start(0);
         rig.wait_for_overrides(rig.load.failing.len() / 10);

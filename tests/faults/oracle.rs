@@ -25,7 +25,6 @@ pub fn judge(rig: &Rig) {
     let applied = interventions(rig, &reader.read(&topics.interventions));
     overrides(rig, &reader.read(&topics.overrides), &applied);
     chains(rig, &audit);
-    nothing_stale(rig, &audit, &events);
     let tape: Vec<Value> = topics.tapes().iter().flat_map(|tape| reader.read(tape)).map(|it| it.json()).collect();
     incarnations(&tape);
     every_input_once(rig, &reader, &tape);

@@ -97,3 +97,120 @@ fn a_proposal_is_found_approved_and_its_override_lifted() {
     assert!(gone.contains("no such override"), "{gone}");
     running.stop();
 }
+
+#[test]
+fn an_override_is_ordered_for_a_cohort_survives_a_restart_and_is_lifted() {
+    let world = World::new("order");
+    let running = world.run(&[]);
+    let ended = |arguments: &[&str], code: i32| {
+        let output = world.output(&[arguments, &["--reason", "a bad release", "--author", "ann"]].concat());
+        assert_eq!(output.status.code(), Some(code), "{arguments:?}: {}", text(&output));
+        text(&output)
+    };
+    let told =
+        ended(&["overrides", "force", "refund_graph", "degraded_refund_graph:v1", "--where", "region=eu-west"], 0);
+    assert!(told.contains("force refund_graph: done by 1 of 1 tasks"), "{told}");
+    let whole = ended(&["overrides", "deny", "order_graph", "--ttl", "2s"], 0);
+    assert!(whole.contains("deny order_graph: done by 1 of 1 tasks"), "{whole}");
+    let refused = ended(&["overrides", "force", "refund_graph", "x:v1", "--ttl", "30days"], 1);
+    assert!(refused.contains("limit:operator_override_ms_max"), "{refused}");
+    ended(&["overrides", "force", "refund_graph"], 64);
+    ended(&["overrides", "force", "refund_graph", "x:v1", "--where", "session_id=s"], 64);
+    running.kill9();
+
+    let running = world.run(&[]);
+    let live = || -> Vec<Value> {
+        let listed = world.output(&["overrides", "list", "-o", "json"]);
+        serde_json::from_slice(&listed.stdout).expect("JSON")
+    };
+    crate::harness::child::wait_for("the short one to end", std::time::Duration::from_secs(30), || {
+        (live().len() == 1).then_some(())
+    });
+    let one = &live()[0];
+    assert_eq!((&one["mode"], &one["source"], &one["author"]), (&"force".into(), &"operator".into(), &"ann".into()));
+    assert_eq!(one["scope"], serde_json::json!({"kind": "cohort", "region": "eu-west"}));
+    let id = one["override_id"].as_str().expect("an id");
+    ended(&["overrides", "lift", id], 0);
+    assert_eq!(live().len(), 0);
+    running.stop();
+    let verified = world.output(&["verify"]);
+    assert_eq!(verified.status.code(), Some(0), "{}", text(&verified));
+}
+
+#[test]
+fn the_trail_of_a_session_and_what_a_runtime_would_be_told_are_shown() {
+    let world = World::new("trail");
+    let running = world.run(&[]);
+    world.send_events(&[story("sess-1"), story("sess-2")].concat());
+    world.wait_for_records(&world.topics().overrides, 2);
+    let json = |arguments: &[&str]| -> Value {
+        let output = world.output(&[arguments, &["-o", "json"]].concat());
+        assert_eq!(output.status.code(), Some(0), "{arguments:?}: {}", text(&output));
+        serde_json::from_slice(&output.stdout).expect("JSON")
+    };
+    let states = |trail: &Value| -> Vec<(String, String)> {
+        let field = |record: &Value, name: &str| record[name].as_str().expect("a word").to_owned();
+        let records = trail.as_array().expect("records").iter();
+        records.map(|record| (field(record, "entity"), field(record, "to"))).collect()
+    };
+    let one = json(&["audit", "list", "--session", "sess-1", "--graph", "refund_graph"]);
+    let expected = [
+        ("intervention", "pending"),
+        ("intervention", "provisioning"),
+        ("override", "active"),
+        ("intervention", "applied"),
+    ];
+    assert_eq!(states(&one), expected.map(|(entity, to)| (entity.to_owned(), to.to_owned())));
+    assert_eq!(json(&["audit", "list", "--session", "sess-3"]), Value::Array(Vec::new()));
+    let all = json(&["audit", "list"]);
+    let count = |entity: &str| states(&all).iter().filter(|(found, _)| found == entity).count();
+    // Each task activated the registry.
+    assert_eq!((count("registry"), count("intervention"), count("override")), (6, 6, 2), "{all}");
+    assert_eq!(json(&["audit", "list", "--entity", "override"]).as_array().map(Vec::len), Some(2));
+    let latest = json(&["audit", "list", "--session", "sess-1", "--limit", "1"]);
+    assert_eq!(states(&latest), [("intervention".to_owned(), "applied".to_owned())]);
+    let table = text(&world.output(&["audit", "list", "--session", "sess-2"]));
+    assert!(table.contains("sess-2") && !table.contains("sess-1"), "{table}");
+    assert_eq!(json(&["escalations", "list", "--graph", "refund_graph"]), Value::Array(Vec::new()));
+    assert_eq!(world.output(&["escalations", "show", "esc_none"]).status.code(), Some(66));
+
+    let told = |session: &str| {
+        let session = format!("session_id={session}");
+        json(&["resolve", "refund_graph", "--context", &session, "tenant=t-7", "graph_version=v1"])
+    };
+    let tenant = json(&["overrides", "list", "--session", "sess-1"])[0]["tenant"].clone();
+    assert!(tenant.is_null() || tenant == "t-7", "{tenant}");
+    assert_eq!((&told("sess-1")["route"], &told("sess-3")["route"]), (&"degraded".into(), &"primary".into()));
+    assert_eq!(told("sess-3")["schema_ref"], "refund_graph:v1");
+    running.stop();
+}
+
+#[test]
+fn escalations_are_listed_and_shown() {
+    let world = World::new("escalations");
+    let running = world.run(&[]);
+    world.send_events(&story("sess-1"));
+    world.wait_for_records(&world.topics().overrides, 1);
+    // A failure on the degraded route that nothing answers is a person's.
+    let mut failed = story("sess-1").pop().expect("an event");
+    for (name, value) in [
+        ("event_id", "degraded-1"),
+        ("route", "degraded"),
+        ("node", "notify_customer"),
+        ("schema_ref", "degraded_refund_graph:v1"),
+    ] {
+        failed[name] = value.into();
+    }
+    world.send_events(&[failed]);
+    let raised = world.wait_for_records(&world.topics().escalations, 1)[0].json();
+    let id = raised["escalation_id"].as_str().expect("an id");
+    let listed = text(&world.output(&["escalations", "list", "--session", "sess-1"]));
+    assert!(listed.contains(id), "{listed}");
+    let shown = world.output(&["escalations", "show", id]);
+    assert_eq!(serde_json::from_slice::<Value>(&shown.stdout).expect("JSON"), raised);
+    let of_nobody = text(&world.output(&["escalations", "list", "--session", "sess-2"]));
+    assert!(of_nobody.contains("nothing"), "{of_nobody}");
+    let trail = text(&world.output(&["audit", "list", "--id", id]));
+    assert!(trail.contains("sess-1"), "{trail}");
+    running.stop();
+}

@@ -9,19 +9,19 @@ use super::world::{World, text};
 fn doctor(world: &World, arguments: &[&str]) -> (Option<i32>, Vec<(String, String)>, String) {
     let output = world.output(&[&["doctor", "-o", "json"], arguments].concat());
     let report: Value = serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{}", text(&output)));
-    let word = |value: &Value| value.as_str().expect("a word").to_owned();
+    let text_of = |value: &Value| value.as_str().expect("a word").to_owned();
     let checks = report["checks"].as_array().expect("checks");
-    let states = checks.iter().map(|line| (word(&line["check"]), word(&line["state"]))).collect();
+    let states = checks.iter().map(|line| (text_of(&line["check"]), text_of(&line["state"]))).collect();
     let failed = checks.iter().any(|line| line["state"] == "failed");
     assert_eq!(report["state"] == "failed", failed, "{report}");
     // Whoever is told that something does not work is told what to do.
     let helpless = checks.iter().filter(|line| line["state"] == "failed" && line["remedy"].is_null());
-    let helpless: Vec<&Value> = helpless.filter(|line| !word(&line["words"]).contains('`')).collect();
+    let helpless: Vec<&Value> = helpless.filter(|line| !text_of(&line["words"]).contains('`')).collect();
     assert!(helpless.is_empty(), "{helpless:?}");
     (output.status.code(), states, report.to_string())
 }
 
-fn state<'a>(states: &'a [(String, String)], check: &str) -> &'a str {
+fn found<'a>(states: &'a [(String, String)], check: &str) -> &'a str {
     states.iter().find(|(name, _)| name == check).map(|(_, state)| state.as_str()).expect("checked")
 }
 
@@ -34,7 +34,7 @@ fn a_healthy_fleet_passes_and_nothing_of_the_probe_lives_on() {
     assert_eq!(code, Some(0), "{report}");
     for check in ["registry", "brokers", "topics", "permissions", "active registry", "processor", "clock", "round trip"]
     {
-        assert_eq!(state(&states, check), "ok", "{report}");
+        assert_eq!(found(&states, check), "ok", "{report}");
     }
     // One override, and its tombstone.
     let overrides = world.read(&topics.overrides);
@@ -53,7 +53,7 @@ fn a_healthy_fleet_passes_and_nothing_of_the_probe_lives_on() {
     let frozen = world.output(&["freeze", "--reason", "a test"]);
     assert!(frozen.status.success(), "{}", text(&frozen));
     let (code, states, report) = doctor(&world, &[]);
-    assert_eq!((code, state(&states, "round trip")), (Some(0), "warning"), "{report}");
+    assert_eq!((code, found(&states, "round trip")), (Some(0), "warning"), "{report}");
     assert!(report.contains("reflex unfreeze"), "{report}");
     assert_eq!(world.read(&topics.overrides).len(), 2);
 
@@ -62,7 +62,7 @@ fn a_healthy_fleet_passes_and_nothing_of_the_probe_lives_on() {
     let before = world.offsets();
     let (code, states, report) = doctor(&world, &["--read-only"]);
     assert_eq!(
-        (code, state(&states, "clock"), state(&states, "round trip")),
+        (code, found(&states, "clock"), found(&states, "round trip")),
         (Some(0), "warning", "warning"),
         "{report}"
     );
@@ -78,9 +78,9 @@ fn without_a_broker_it_ends_soon_and_says_so() {
     let (code, states, report) = doctor(&world, &["--set", "broker_timeout_ms=1000"]);
     assert_eq!(code, Some(69), "{report}");
     assert!(started.elapsed() < Duration::from_secs(20), "{:?}", started.elapsed());
-    assert_eq!((state(&states, "brokers"), state(&states, "registry")), ("failed", "ok"), "{report}");
+    assert_eq!((found(&states, "brokers"), found(&states, "registry")), ("failed", "ok"), "{report}");
     for check in ["topics", "permissions", "active registry", "processor", "clock", "round trip"] {
-        assert_eq!(state(&states, check), "warning", "{report}");
+        assert_eq!(found(&states, check), "warning", "{report}");
     }
 }
 
@@ -90,9 +90,9 @@ fn a_missing_topic_is_named_and_not_made() {
     let set = format!("topics.events={}.elsewhere", world.name);
     let (code, states, report) = doctor(&world, &["--set", &set]);
     assert_eq!(code, Some(69), "{report}");
-    assert_eq!(state(&states, "topics"), "failed", "{report}");
+    assert_eq!(found(&states, "topics"), "failed", "{report}");
     assert!(report.contains(&format!("2 missing: {0}.elsewhere, {0}.elsewhere.dlq", world.name)), "{report}");
-    assert_eq!((state(&states, "clock"), state(&states, "round trip")), ("warning", "warning"));
+    assert_eq!((found(&states, "clock"), found(&states, "round trip")), ("warning", "warning"));
     let again = doctor(&world, &["--set", &set]);
     assert!(again.2.contains("2 missing"), "it was made by looking for it: {}", again.2);
 }
@@ -104,9 +104,9 @@ fn without_a_processor_the_group_and_the_round_trip_fail() {
     assert!(pushed.status.success(), "{}", text(&pushed));
     let (code, states, report) = doctor(&world, &["--wait", "2"]);
     assert_eq!(code, Some(1), "{report}");
-    assert_eq!(state(&states, "active registry"), "ok", "{report}");
-    assert_eq!((state(&states, "processor"), state(&states, "round trip")), ("failed", "failed"), "{report}");
-    assert_eq!(state(&states, "clock"), "ok", "{report}");
+    assert_eq!(found(&states, "active registry"), "ok", "{report}");
+    assert_eq!((found(&states, "processor"), found(&states, "round trip")), ("failed", "failed"), "{report}");
+    assert_eq!(found(&states, "clock"), "ok", "{report}");
 
     // Whoever comes later finds the session over: nothing of it lives on.
     let running = world.run(&[]);
@@ -124,6 +124,6 @@ fn a_registry_that_is_not_in_order_is_a_configuration_error() {
     std::fs::create_dir(&folder).expect("made");
     std::fs::write(folder.join("a.toml"), "[[signal]]\ncode = 5\n").expect("written");
     let (code, states, report) = doctor(&world, &["--registry", folder.to_str().expect("a path"), "--read-only"]);
-    assert_eq!((code, state(&states, "registry")), (Some(78), "failed"), "{report}");
+    assert_eq!((code, found(&states, "registry")), (Some(78), "failed"), "{report}");
     assert!(report.contains("reflex registry lint"), "{report}");
 }

@@ -15,7 +15,7 @@ use crate::harness::{self, child};
 const HTTP: [&str; 2] = ["--http", "127.0.0.1:0"];
 
 /// Where a process listens, from its log.
-fn address(running: &Running) -> SocketAddr {
+pub fn address(running: &Running) -> SocketAddr {
     running.wait_for_log("listening for HTTP");
     let log = running.log();
     let line = log.lines().find(|line| line.contains("listening for HTTP")).expect("told");

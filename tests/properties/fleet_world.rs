@@ -8,12 +8,14 @@ use proptest::option;
 use proptest::prelude::*;
 use proptest::sample::select;
 use reflex::fleet::{Effects, Fleet, Input};
-use reflex::record::command::{Command, Verb};
+use reflex::record::command::{Command, Order, Verb};
 use reflex::record::event::Route;
 use reflex::record::fleet::{FleetRecord, RowKey, SignatureRow, Tally, bucket_of};
 use reflex::record::output::Output;
+use reflex::record::overrides::OverrideKind;
 use reflex::record::position::{Place, Position};
 use reflex::record::rows::Rows;
+use reflex::record::scope::Scope;
 use reflex::record::signature::Signature;
 use reflex::record::time::Timestamp;
 use reflex::record::topic;
@@ -26,6 +28,10 @@ pub enum Told {
     Record(Box<FleetRecord>),
     /// A command.
     Command(Verb),
+    /// An override that a person orders, for a graph.
+    Order(Verb, &'static str, Order),
+    /// The lift of an override.
+    Lift(String),
     /// Nothing: time passes.
     Tick,
 }
@@ -54,21 +60,40 @@ pub fn take(fleet: &mut Fleet, step: &Step) -> Vec<Output> {
         Told::Record(record) => {
             fleet.step(step.at, Input::Observation { position: position(topic::FLEET), record }, &mut effects);
         }
-        Told::Command(verb) => {
-            let command = Command {
-                command_id: format!("c-{}", step.number),
-                verb: *verb,
-                target: String::from("*"),
-                content_hash: None,
-                reason: String::from("a test says so"),
-                author: String::from("ann"),
-            };
+        Told::Command(_) | Told::Order(..) | Told::Lift(_) => {
+            let command = command(step);
             let position = position(topic::COMMANDS);
             fleet.step(step.at, Input::Command { position, command: &command }, &mut effects);
         }
         Told::Tick => fleet.step(step.at, Input::Tick, &mut effects),
     }
     effects.outputs
+}
+
+/// The command of a step.
+fn command(step: &Step) -> Command {
+    let (verb, target, order) = match &step.told {
+        Told::Command(verb) => (*verb, String::from("*"), None),
+        Told::Order(verb, graph, order) => (*verb, (*graph).to_owned(), Some(order.clone())),
+        Told::Lift(id) => (Verb::Lift, id.clone(), None),
+        Told::Record(_) | Told::Tick => panic!("no command"),
+    };
+    Command {
+        command_id: format!("c-{}", step.number),
+        verb,
+        target,
+        content_hash: None,
+        order,
+        reason: String::from("a test says so"),
+        author: String::from("ann"),
+    }
+}
+
+/// An order for a region, or everybody.
+pub fn order(region: Option<&str>, schema_ref: Option<&str>, ttl_ms: u64) -> Order {
+    let dimensions = region.map(|region| (String::from("region"), region.to_owned())).into_iter().collect();
+    let schema_ref = schema_ref.map(str::to_owned);
+    Order { scope: Scope::Cohort(dimensions), kind: OverrideKind::Replace, schema_ref, ttl_ms }
 }
 
 /// An instant, in milliseconds since the start.
@@ -136,9 +161,9 @@ fn told() -> impl Strategy<Value = (i64, i64, Told)> {
     let older = prop_oneof![6 => 0_i64..2_000, 1 => 0_i64..4_000_000];
     let source = || select(vec!["session/0", "session/1", "session/2", "session/3"]);
     let graph = || select(vec!["g", "h"]);
-    let region = option::of(select(vec!["eu", "us", "ap"]));
+    let region = || option::of(select(vec!["eu", "us", "ap"]));
     let record = prop_oneof![
-        6 => (source(), graph(), route(), region, proptest::bool::weighted(0.1), 1_u64..9).prop_map(
+        6 => (source(), graph(), route(), region(), proptest::bool::weighted(0.1), 1_u64..9).prop_map(
             |(source, graph, route, region, late, runs)| {
                 rows(source, graph, Timestamp::EPOCH, Timestamp::EPOCH, row(route, region, late), runs)
             }
@@ -148,7 +173,11 @@ fn told() -> impl Strategy<Value = (i64, i64, Told)> {
         ),
     ];
     let verb = select(vec![Verb::Freeze, Verb::Unfreeze, Verb::Lift, Verb::Approve]);
-    let told = prop_oneof![10 => record, 1 => verb.prop_map(Told::Command), 1 => Just(Told::Tick)];
+    let schema = option::of(select(vec!["g:v1", "g:v2"]));
+    let ttl_ms = select(vec![1_u64, 4_000, 60_000, 3_000_000, u64::MAX]);
+    let order = (select(vec![Verb::Force, Verb::Deny]), graph(), region(), schema, ttl_ms)
+        .prop_map(|(verb, graph, region, schema, ttl_ms)| Told::Order(verb, graph, order(region, schema, ttl_ms)));
+    let told = prop_oneof![10 => record, 1 => verb.prop_map(Told::Command), 2 => order, 1 => Just(Told::Tick)];
     (behind, older, told)
 }
 

@@ -169,6 +169,7 @@ fn a_command_that_comes_twice_is_carried_out_once() {
         verb: Verb::Freeze,
         target: String::from("*"),
         content_hash: None,
+        order: None,
         reason: String::from("storm"),
         author: String::from("ann"),
     };

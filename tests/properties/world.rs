@@ -239,6 +239,7 @@ impl World {
             verb,
             target: target.unwrap_or_else(|| String::from("nothing")),
             content_hash,
+            order: None,
             reason: String::from("a test says so"),
             author: String::from("ann"),
         }

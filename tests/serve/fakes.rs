@@ -91,7 +91,6 @@ pub struct Served {
     pub publisher: Arc<FakePublisher>,
     pub orders: Arc<FakeOrders>,
     pub server: Server,
-    pub limits: Limits,
 }
 
 impl Served {
@@ -119,7 +118,7 @@ impl Served {
         let monitor = Arc::new(Monitor::new(0, Bounds::default(), &Arc::default()));
         let operations = operations::routes(monitor, Some(Arc::clone(&board)), counts);
         let parts = std::iter::once(Part::new(operations, &limits)).chain(api.parts());
-        Self { board, publisher, orders, server: bound.serve(parts).expect("a service"), limits }
+        Self { board, publisher, orders, server: bound.serve(parts).expect("a service") }
     }
 
     /// One request; the status must be one that the description knows.
@@ -158,7 +157,7 @@ impl Served {
     }
 
     /// Waits until so many wait.
-    pub fn wait_for_waiting(&self, count: f64) {
+    pub fn wait_for_waiting(&self, count: u64) {
         let started = std::time::Instant::now();
         while self.metric("reflex_http_waiting") != count {
             assert!(started.elapsed() < Duration::from_secs(20), "never {count} waiting");
@@ -166,12 +165,14 @@ impl Served {
         }
     }
 
-    pub fn metric(&self, name: &str) -> f64 {
+    /// A metric that counts.
+    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a small count")]
+    pub fn metric(&self, name: &str) -> u64 {
         let text = self.ask("GET", "/metrics", "", "").body;
-        super::exposition::Exposition::parse(&text).expect("well formed").get(name).expect("a metric")
+        super::exposition::Exposition::parse(&text).expect("well formed").get(name).expect("a metric") as u64
     }
 
-    pub fn reached(&self, limit: &str) -> f64 {
+    pub fn reached(&self, limit: &str) -> u64 {
         self.metric(&format!("reflex_http_limit_reached_total{{limit=\"{limit}\"}}"))
     }
 

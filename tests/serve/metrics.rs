@@ -50,6 +50,7 @@ fn full() -> Service {
         watermark: Some(wall()),
         sessions_tracked: 5,
         overrides_live: 6,
+        is_frozen: true,
         state_bytes: 7,
     };
     let input = InputView { topic: "reflex.events".into(), partition: 0, committed: Some(3), read_at: Some(wall()) };
@@ -89,6 +90,7 @@ fn the_text_is_well_formed_and_says_what_the_worker_shows() {
         ("reflex_sessions_tracked", 5.0),
         ("reflex_overrides_live", 6.0),
         ("reflex_state_bytes", 7.0),
+        ("reflex_tasks_frozen", 1.0),
         (r#"reflex_lag_records{topic="reflex.events",partition="0"}"#, 4.0),
         ("reflex_commit_seconds_count", 2.0),
         (r#"reflex_commit_seconds_bucket{le="0.000512"}"#, 0.0),

@@ -44,6 +44,26 @@ fn a_decision_goes_to_the_owner_of_its_record() {
 }
 
 #[test]
+fn an_override_that_a_person_orders_goes_to_its_graph() {
+    let served = Served::new();
+    let order = json!({ "scope": { "kind": "cohort", "region": "eu" }, "schema_ref": "d:v1", "ttl_ms": 60_000 });
+    let force = json!({ "verb": "force", "target": "g", "reason": "r", "override": order });
+    assert_eq!(decide(&served, "operator", "k", &force).status, 200);
+    let (owner, command) = served.orders.sent.lock().expect("a lock")[0].clone();
+    assert_eq!(
+        (owner, command.verb, command.order.map(|order| order.ttl_ms)),
+        (Owner::Graph("g".into()), Verb::Force, Some(60_000))
+    );
+    assert_eq!(decide(&served, "approver", "k", &force).status, 403);
+    let mut without = force.clone();
+    without["override"] = Value::Null;
+    assert_eq!(decide(&served, "operator", "k2", &without).status, 400);
+    let mut lift = lift();
+    lift["override"] = force["override"].clone();
+    assert_eq!(decide(&served, "operator", "k3", &lift).status, 400);
+}
+
+#[test]
 fn a_decision_sent_again_is_answered_the_same_and_taken_once() {
     let served = Served::new();
     served.put_override("s", 1);

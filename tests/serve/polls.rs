@@ -77,7 +77,7 @@ fn nothing_is_answered_before_the_overrides_were_read() {
 /// Waits with a long poll; what is done meanwhile answers it well before its end.
 fn answered(served: &Served, query: &str, meanwhile: impl FnOnce()) -> Value {
     let mut poll = served.begin(&format!("/v1/interventions?{query}&wait=25"), "");
-    served.wait_for_waiting(1.0);
+    served.wait_for_waiting(1);
     let started = Instant::now();
     meanwhile();
     let answer = Answer::parse(&rest(&mut poll));
@@ -161,5 +161,5 @@ fn the_oldest_interventions_are_forgotten_over_the_limit() {
         .map(|one| &one["intervention"]["intervention_id"])
         .collect();
     assert_eq!(ids, ["int_s_3", "int_s_2"]);
-    assert_eq!(served.metric("reflex_board_interventions"), 2.0);
+    assert_eq!(served.metric("reflex_board_interventions"), 2);
 }

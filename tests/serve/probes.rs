@@ -33,6 +33,25 @@ fn a_worker_is_live_all_the_time_and_ready_with_its_tasks() {
 }
 
 #[test]
+fn an_outage_is_told_as_the_reason() {
+    let service = Service::new(Limits::default());
+    let watch = &service.monitor.workers()[0];
+    watch.vital.enter(Phase::Running, 3, Instant::now());
+    let tell = |state: &str, ago: u64| {
+        watch.told(format!(r#"{{"brokers":{{"127.0.0.1:9092/1":{{"state":"{state}"}}}}}}"#).as_bytes());
+        service.monitor.tend(Instant::now());
+        service.monitor.health(Instant::now() + Duration::from_secs(ago)).unready()
+    };
+    assert_eq!(tell("UP", 5), None);
+    assert_eq!(tell("DOWN", 0), None, "it may be connecting again");
+    assert_eq!(tell("DOWN", 5), Some("no broker answers: commits wait for one"));
+    watch.vital.enter(Phase::Joining, 0, Instant::now());
+    assert_eq!(tell("DOWN", 5), Some("no broker answers: its tasks are given up until one does"));
+    assert!(service.monitor.health(Instant::now() + Duration::from_secs(5)).is_live());
+    assert_eq!(tell("UP", 5), Some("has no tasks yet"));
+}
+
+#[test]
 fn a_stop_ends_readiness_at_once_and_a_failure_ends_life() {
     let service = Service::new(Limits::default());
     let vital = &service.monitor.workers()[0].vital;

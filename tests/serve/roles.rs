@@ -30,7 +30,7 @@ fn every_role_may_read_and_nobody_without_a_token() {
     for path in ["/livez", "/readyz", "/startupz", "/metrics", "/v1/openapi.json"] {
         assert_eq!(served.ask("GET", path, "", "").status, 200, "{path}");
     }
-    assert!(served.metric("reflex_http_refused_total{what=\"token\"}") >= 12.0);
+    assert!(served.metric("reflex_http_refused_total{code=\"token\"}") >= 12);
 }
 
 #[test]
@@ -90,4 +90,33 @@ fn a_file_that_others_may_write_is_refused() {
         assert!(matches!(Access::new(&path, false, true), Err(ServeError::Tokens { .. })), "{mode:o}");
     }
     assert!(matches!(Access::new("not/there", false, true), Err(ServeError::Tokens { .. })));
+}
+
+#[test]
+fn a_file_that_changes_is_read_again_and_one_that_is_wrong_changes_nothing() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = tokens(&folder);
+    let access = Access::new(&path, false, true).expect("tokens");
+    let served = Served::bare(Limits::default(), access, Input::default());
+    served.board.load(&std::collections::BTreeMap::new());
+    let ask = |token: &str| served.ask("GET", "/v1/overrides", &bearer(token), "").status;
+    let wait_for = |token: &str, status: u16| {
+        let started = std::time::Instant::now();
+        while ask(token) != status {
+            assert!(started.elapsed() < std::time::Duration::from_secs(20), "{token} is never {status}");
+            std::thread::sleep(std::time::Duration::from_millis(50));
+        }
+    };
+    assert_eq!((ask("viewer"), ask("new")), (200, 401));
+    let text = std::fs::read_to_string(&path).expect("text");
+    let hash = |token: &str| blake3::hash(token.as_bytes()).to_string();
+    std::fs::write(&path, text.replace(&hash("viewer"), &hash("new"))).expect("written");
+    wait_for("new", 200);
+    assert_eq!((ask("viewer"), ask("runtime")), (401, 200));
+    std::fs::write(&path, "[[token]]\nname = 7\n").expect("written");
+    std::thread::sleep(std::time::Duration::from_millis(700));
+    assert_eq!(ask("new"), 200);
+    std::fs::remove_file(&path).expect("removed");
+    std::thread::sleep(std::time::Duration::from_millis(700));
+    assert_eq!(ask("new"), 200);
 }

@@ -22,12 +22,13 @@ const RECORDS: [(&str, &str); 8] = [
 ];
 
 /// Modules whose types are parts of records, or travel inside the program only, with what they are.
-const PARTS: [(&str, &str); 11] = [
+const PARTS: [(&str, &str); 12] = [
     ("object", "one JSON object as bytes: part of an event"),
     ("observation", "what the replay report counts; never on a topic"),
     ("open_enum", "words that may grow"),
     ("output", "a record on its way out"),
     ("position", "topic, partition, offset: part of evidence"),
+    ("rows", "part of records for the fleet stage"),
     ("scope", "part of interventions and overrides"),
     ("signature", "part of interventions"),
     ("sketch", "part of rows for the fleet stage"),

@@ -8,6 +8,7 @@
 mod drive;
 mod fleet;
 mod ground;
+mod http;
 mod latency;
 mod live;
 mod proof;
@@ -90,6 +91,16 @@ pub struct Args {
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=10_000_000),
           conflicts_with_all = ["latency", "topic", "reuse", "baseline", "verify"])]
     pub sessions_live: Vec<u32>,
+    /// Measure instead the HTTP service at --http, with so many requests a second, for --seconds
+    #[arg(long, value_name = "RATE", value_parser = clap::value_parser!(u32).range(1..=100_000),
+          conflicts_with_all = ["latency", "topic", "reuse", "baseline", "verify", "restore", "sessions_live"])]
+    pub requests: Option<u32>,
+    /// Hold so many streams open as well, and tell the memory of the service
+    #[arg(long, value_name = "N", requires = "requests", default_value_t = 0)]
+    pub streams: u32,
+    /// Token for --requests
+    #[arg(long, requires = "requests", env = "REFLEX_HTTP_TOKEN", hide_env_values = true)]
+    pub token: Option<String>,
     /// One start of `--restore`, in a process of its own
     #[arg(long, hide = true, requires = "restore")]
     pub restore_start: Option<restore::Start>,
@@ -126,8 +137,12 @@ pub fn run(args: &Args, resolved: &Resolved, out: &mut dyn Write) -> Result<Exit
     if let Some(start) = &args.restore_start {
         return restore::start(start, &Room::new(resolved, &start.run)?, out);
     }
-    let room = Room::new(resolved, &run_name())?;
     let json = resolved.settings.output != Output::Table;
+    if let Some(rate) = args.requests {
+        let is_fine = http::measure(args, rate, &resolved.settings.http, json, out)?;
+        return Ok(if is_fine { Exit::Done } else { Exit::Found });
+    }
+    let room = Room::new(resolved, &run_name())?;
     let registry = registry(resolved)?;
     let measured = match (args.restore, args.sessions_live.is_empty()) {
         (Some(entries), _) => restore::measure(args, entries, &room, &registry, json, out),

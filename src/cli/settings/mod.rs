@@ -2,6 +2,7 @@
 //!
 //! Two stages: values as written ([`model`]) by layer, then one checked [`Resolved`].
 
+pub mod environment;
 pub mod file;
 pub mod model;
 mod problems;
@@ -148,7 +149,7 @@ pub fn variable(key: &str) -> String {
 }
 
 /// The setting of a variable. Others that begin alike are not ours: a cluster names services so, for example.
-fn setting_of(name: &str, defaults: &BTreeMap<String, toml::Value>) -> Option<String> {
+pub fn setting_of(name: &str, defaults: &BTreeMap<String, toml::Value>) -> Option<String> {
     // Properties have dots where a variable cannot.
     if let Some(property) = name.strip_prefix("REFLEX_KAFKA_") {
         // What a cluster tells about a service called reflex-kafka is no property.

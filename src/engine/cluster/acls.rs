@@ -11,8 +11,10 @@ use crate::record::topic::Topic;
 /// Somebody with permissions of their own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Principal {
-    /// `reflex run`.
+    /// `reflex run`, its HTTP service included.
     Engine,
+    /// `reflex serve`.
+    Server,
     /// A runtime, for its events.
     RuntimeProducer,
     /// A runtime, or a service, that reads overrides and interventions.
@@ -23,19 +25,23 @@ pub enum Principal {
     DeadLetterReader,
     /// `dlq redrive`, besides.
     DeadLetterRedriver,
+    /// `verify`. Inputs hold what runtimes said.
+    Verifier,
     /// `topics plan`, `apply` and `check`.
     TopicAdmin,
 }
 
 impl Principal {
     /// Everybody.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 9] = [
         Self::Engine,
+        Self::Server,
         Self::RuntimeProducer,
         Self::RuntimeReader,
         Self::Operator,
         Self::DeadLetterReader,
         Self::DeadLetterRedriver,
+        Self::Verifier,
         Self::TopicAdmin,
     ];
 
@@ -44,11 +50,13 @@ impl Principal {
     pub fn name(self) -> &'static str {
         match self {
             Self::Engine => "engine",
+            Self::Server => "server",
             Self::RuntimeProducer => "runtime-producer",
             Self::RuntimeReader => "runtime-reader",
             Self::Operator => "operator",
             Self::DeadLetterReader => "dead-letter-reader",
             Self::DeadLetterRedriver => "dead-letter-redriver",
+            Self::Verifier => "verifier",
             Self::TopicAdmin => "topic-admin",
         }
     }
@@ -110,6 +118,11 @@ pub fn needed(names: &TopicNames, group: &str) -> Vec<Acl> {
     Principal::ALL.into_iter().flat_map(|principal| of(principal, names, group)).collect()
 }
 
+/// What the HTTP service reads: overrides and interventions, and the audit for what became of commands.
+fn answered_from(names: &TopicNames) -> [&str; 3] {
+    [&names.overrides, &names.interventions, &names.audit]
+}
+
 fn of(principal: Principal, names: &TopicNames, group: &str) -> Vec<Acl> {
     let topics = |names: &[&str], operations| {
         let names = names.iter().map(|name| (*name).to_owned()).collect();
@@ -118,10 +131,9 @@ fn of(principal: Principal, names: &TopicNames, group: &str) -> Vec<Acl> {
     let acl = |resource, operations| Acl { principal, resource, operations };
     let id = |id: String| acl(Resource::TransactionalId(id), WRITE);
     let cluster = |operations| acl(Resource::Cluster, operations);
-    let letters = names.inputs().map(dead_letters_of);
+    let (letters, wanted) = (names.inputs().map(dead_letters_of), wanted(names, 1, true));
     let letters: Vec<&str> = letters.iter().map(String::as_str).collect();
-    let all: Vec<String> = wanted(names, 1, true).into_iter().map(|spec| spec.name).collect();
-    let all: Vec<&str> = all.iter().map(String::as_str).collect();
+    let all: Vec<&str> = wanted.iter().map(|spec| spec.name.as_str()).collect();
     let records = Topic::ALL.map(|topic| names.of(topic));
     let commands = [names.session_commands.as_str(), &names.commands];
     let own = [names.state_session.as_str(), &names.state_fleet, &names.tape_session, &names.tape_fleet];
@@ -137,6 +149,14 @@ fn of(principal: Principal, names: &TopicNames, group: &str) -> Vec<Acl> {
             acl(Resource::Group(group.to_owned()), READ),
             acl(Resource::TransactionalIdPrefix(format!("{group}/")), WRITE),
             cluster(DESCRIBE),
+            topics(&answered_from(names), READ),
+            topics(&[&names.events], WRITE),
+        ],
+        Principal::Server => vec![
+            topics(&answered_from(names), READ),
+            topics(&[&names.events, commands[0], commands[1]], WRITE),
+            acl(Resource::Group(group.to_owned()), LOOK_UP),
+            id(commands_id(group)),
         ],
         Principal::RuntimeProducer => vec![topics(&[&names.events], WRITE)],
         Principal::RuntimeReader => vec![topics(&[&names.overrides, &names.interventions], READ)],
@@ -148,13 +168,16 @@ fn of(principal: Principal, names: &TopicNames, group: &str) -> Vec<Acl> {
             id(commands_id(group)),
         ],
         Principal::DeadLetterReader => vec![topics(&letters, READ)],
-        Principal::DeadLetterRedriver => {
-            vec![
-                topics(&letters, READ),
-                topics(&[&names.inputs()[..], &letters].concat(), WRITE),
-                id(redrive_id(group)),
-            ]
-        }
+        Principal::DeadLetterRedriver => vec![
+            topics(&letters, READ),
+            topics(&[&names.inputs()[..], &letters].concat(), WRITE),
+            id(redrive_id(group)),
+        ],
+        Principal::Verifier => vec![
+            topics(&names.inputs(), READ),
+            topics(&[&own[..], &[names.registry.as_str(), &names.audit]].concat(), READ),
+            acl(Resource::Group(group.to_owned()), LOOK_UP),
+        ],
         Principal::TopicAdmin => vec![
             topics(&all, &["Create", "Describe", "DescribeConfigs", "AlterConfigs"]),
             topics(&[crate::engine::cluster::findings::TRANSACTION_STATE], &["Describe", "DescribeConfigs"]),
@@ -243,6 +266,19 @@ mod tests {
         }
         assert_eq!(may(Principal::RuntimeProducer, "Write"), ["reflex.events"]);
         assert_eq!(may(Principal::RuntimeReader, "Read"), ["reflex.overrides", "reflex.interventions"]);
+    }
+
+    #[test]
+    fn a_verifier_reads_what_was_decided_by_and_writes_nothing() {
+        let names = TopicNames::default();
+        let reads = may(Principal::Verifier, "Read");
+        let inputs = names.inputs();
+        for name in
+            inputs.into_iter().chain(names.tapes()).chain(names.states()).chain([&*names.registry, &*names.audit])
+        {
+            assert!(reads.contains(&name.to_owned()), "{name}");
+        }
+        assert_eq!(may(Principal::Verifier, "Write"), Vec::<String>::new());
     }
 
     #[test]

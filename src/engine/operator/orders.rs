@@ -203,6 +203,7 @@ mod tests {
             verb: Verb::Freeze,
             target: "*".into(),
             content_hash: None,
+            order: None,
             reason: "r".into(),
             author: "a".into(),
         };

@@ -200,6 +200,7 @@ fn activation(hash: &str, active: Option<&Version>, reason: &str, author: &str) 
         verb: Verb::Activate,
         target: hash.to_owned(),
         content_hash: None,
+        order: None,
         reason: reason.to_owned(),
         author: author.to_owned(),
     }

@@ -34,6 +34,10 @@ impl Phase {
         [Self::Starting, Self::Joining, Self::Restoring, Self::Running, Self::Stopping, Self::Failed];
 }
 
+/// Without a connected broker for less than this a connection is being made again, which is no outage.
+const CUT_OFF_MIN: Duration = Duration::from_secs(3);
+const NEVER: u64 = u64::MAX;
+
 /// How long a worker may take; what happens beyond it.
 #[derive(Clone, Copy, Debug)]
 pub struct Bounds {
@@ -63,6 +67,8 @@ pub struct Vital {
     /// Whether it ever had all its tasks.
     begun: AtomicBool,
     waiting: AtomicBool,
+    /// Since when no broker is connected; [`NEVER`]: one is.
+    cut_off_ms: AtomicU64,
     beat_ms: AtomicU64,
     taken: AtomicU64,
     moved_ms: AtomicU64,
@@ -77,6 +83,7 @@ impl Default for Vital {
             phase: AtomicU8::new(Phase::Starting as u8),
             begun: AtomicBool::new(false),
             waiting: AtomicBool::new(true),
+            cut_off_ms: AtomicU64::new(NEVER),
             beat_ms: AtomicU64::new(0),
             taken: AtomicU64::new(0),
             moved_ms: AtomicU64::new(0),
@@ -117,6 +124,13 @@ impl Vital {
         self.moved_ms.store(self.millis(now), Ordering::Relaxed);
     }
 
+    /// Whether no broker is connected, as the client library tells once a second.
+    pub fn cut_off(&self, cut_off: bool, now: Instant) {
+        let since = self.cut_off_ms.load(Ordering::Relaxed);
+        let since = if cut_off { since.min(self.millis(now)) } else { NEVER };
+        self.cut_off_ms.store(since, Ordering::Relaxed);
+    }
+
     /// So many entries of state are restored.
     pub fn restored(&self, entries: u64) {
         self.entries.store(entries, Ordering::Relaxed);
@@ -139,14 +153,21 @@ impl Vital {
         let (beat_age_ms, idle_ms) = (since(&self.beat_ms), since(&self.moved_ms));
         let over = |millis: u64, max: Duration| u128::from(millis) > max.as_millis();
         let waiting = self.waiting.load(Ordering::Relaxed);
+        let cut_off = self.cut_off_ms.load(Ordering::Relaxed) != NEVER && over(since(&self.cut_off_ms), CUT_OFF_MIN);
         let live =
             phase != Phase::Failed && !over(beat_age_ms, if waiting { bounds.wait_max } else { bounds.beat_max });
         let unready = match phase {
             Phase::Failed => Some("failed"),
             Phase::Stopping => Some("stopping"),
             Phase::Starting => Some("starting"),
+            Phase::Joining if cut_off => Some("no broker answers: its tasks are given up until one does"),
             Phase::Joining => Some("has no tasks yet"),
+            Phase::Restoring if cut_off => Some("no broker answers: restoring state waits for one"),
             Phase::Restoring => Some("restoring state"),
+            Phase::Running if cut_off => Some("no broker answers: commits wait for one"),
+            Phase::Running if over(beat_age_ms, bounds.standstill_max) && waiting => {
+                Some("waits for a broker that does not answer")
+            }
             Phase::Running if over(beat_age_ms, bounds.standstill_max) => Some("stands still"),
             Phase::Running if lag > 0 && over(idle_ms, bounds.standstill_max) => Some("records wait and none is taken"),
             Phase::Running => None,
@@ -227,6 +248,29 @@ mod tests {
     }
 
     #[test]
+    fn an_outage_is_the_reason_in_every_phase_that_needs_a_broker() {
+        let vital = Vital::default();
+        let start = vital.origin;
+        let unready = |phase| {
+            vital.enter(phase, 1, start);
+            vital.look(&BOUNDS, 0, false, after(start, 4))
+        };
+        vital.cut_off(true, start);
+        vital.enter(Phase::Running, 1, start);
+        assert_eq!(vital.look(&BOUNDS, 0, false, after(start, 2)).unready, None, "it may be connecting again");
+        vital.cut_off(true, after(start, 2));
+        for phase in [Phase::Joining, Phase::Restoring, Phase::Running] {
+            let health = unready(phase);
+            assert!(health.unready.is_some_and(|words| words.starts_with("no broker answers")), "{phase:?}");
+            assert!(health.live, "no restart helps");
+        }
+        assert_eq!(unready(Phase::Stopping).unready, Some("stopping"));
+        vital.cut_off(false, start);
+        assert_eq!(unready(Phase::Running).unready, None);
+        assert_eq!(unready(Phase::Joining).unready, Some("has no tasks yet"));
+    }
+
+    #[test]
     fn records_that_wait_while_none_is_taken_end_readiness_and_not_life() {
         let vital = Vital::default();
         let start = vital.origin;
@@ -255,7 +299,7 @@ mod tests {
         vital.wait(true, start);
         assert_eq!(
             (look(61).unready, look(61).live),
-            (Some("stands still"), true),
+            (Some("waits for a broker that does not answer"), true),
             "a broker is away: no restart helps"
         );
         assert!(!look(361).live, "the engine should have given up by now");

@@ -36,7 +36,15 @@ pub struct Lag {
 #[derive(Debug, Deserialize)]
 struct Statistics {
     #[serde(default)]
+    brokers: BTreeMap<String, Broker>,
+    #[serde(default)]
     topics: BTreeMap<String, Topic>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Broker {
+    #[serde(default)]
+    state: String,
 }
 
 #[derive(Debug, Deserialize)]
@@ -68,6 +76,15 @@ struct Past {
     told: Option<Instant>,
 }
 
+/// What statistics say.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Look {
+    /// The lag of inputs.
+    pub lags: Vec<Lag>,
+    /// Whether no broker is connected that the client knows of.
+    pub is_cut_off: bool,
+}
+
 /// What is remembered from one look to the next.
 #[derive(Debug, Default)]
 pub struct Book {
@@ -76,7 +93,7 @@ pub struct Book {
 
 impl Book {
     /// The lag of these inputs by the statistics; those not known yet are left out. None: they cannot be read.
-    pub fn look(&mut self, statistics: &[u8], inputs: &[InputView], wall: Timestamp, now: Instant) -> Option<Vec<Lag>> {
+    pub fn look(&mut self, statistics: &[u8], inputs: &[InputView], wall: Timestamp, now: Instant) -> Option<Look> {
         let statistics: Statistics = serde_json::from_slice(statistics).ok()?;
         self.past.retain(|(topic, partition), _| inputs.iter().any(|input| input.is(topic, *partition)));
         let lags = inputs.iter().filter_map(|input| {
@@ -85,7 +102,11 @@ impl Book {
             let past = self.past.entry((Arc::clone(&input.topic), input.partition)).or_default();
             past.lag(input, offsets, wall, now)
         });
-        Some(lags.collect())
+        let lags = lags.collect();
+        // While it looks for what has moved, a connection is "UPDATE".
+        let is_up = |broker: &Broker| ["UP", "UPDATE"].contains(&broker.state.as_str());
+        let is_cut_off = !statistics.brokers.is_empty() && !statistics.brokers.values().any(is_up);
+        Some(Look { lags, is_cut_off })
     }
 }
 
@@ -155,7 +176,7 @@ mod tests {
     }
 
     fn look(book: &mut Book, text: &[u8], input: InputView, at_ms: i64, now: Instant) -> Vec<Lag> {
-        book.look(text, &[input], Timestamp::from_millis(at_ms), now).expect("readable")
+        book.look(text, &[input], Timestamp::from_millis(at_ms), now).expect("readable").lags
     }
 
     #[test]
@@ -206,12 +227,27 @@ mod tests {
     }
 
     #[test]
+    fn a_client_without_a_connected_broker_is_cut_off() {
+        let is_cut_off = |states: &[&str]| {
+            let brokers: Vec<String> =
+                states.iter().enumerate().map(|(id, state)| format!(r#""b/{id}":{{"state":"{state}"}}"#)).collect();
+            let text = format!(r#"{{"brokers":{{{}}}}}"#, brokers.join(","));
+            let look = Book::default().look(text.as_bytes(), &[], Timestamp::EPOCH, Instant::now());
+            look.expect("readable").is_cut_off
+        };
+        assert!(!is_cut_off(&[]), "not known");
+        assert!(!is_cut_off(&["DOWN", "UP", "INIT"]) && !is_cut_off(&["UPDATE"]));
+        assert!(is_cut_off(&["DOWN"]) && is_cut_off(&["TRY_CONNECT", "DOWN", "INIT"]));
+    }
+
+    #[test]
     fn partitions_that_were_given_up_are_forgotten() {
         let mut book = Book::default();
         let now = Instant::now();
         look(&mut book, &statistics(5, 9, 9), input(None, None), 0, now);
         assert_eq!(book.past.len(), 1);
-        assert_eq!(book.look(&statistics(5, 9, 9), &[], Timestamp::EPOCH, now), Some(Vec::new()));
+        let nothing = Look { lags: Vec::new(), is_cut_off: false };
+        assert_eq!(book.look(&statistics(5, 9, 9), &[], Timestamp::EPOCH, now), Some(nothing));
         assert!(book.past.is_empty());
     }
 }

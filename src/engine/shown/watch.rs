@@ -14,7 +14,7 @@ use serde::Serialize;
 use crate::engine::clock::local;
 use crate::engine::shown::counters::Counters;
 use crate::engine::shown::health::{Bounds, Health, Vital};
-use crate::engine::shown::lag::{Book, Lag};
+use crate::engine::shown::lag::{Book, Lag, Look};
 use crate::engine::state::store::keeper::Tally;
 use crate::fleet;
 use crate::record::time::Timestamp;
@@ -53,6 +53,8 @@ pub struct TaskView {
     pub sessions_tracked: u64,
     /// Overrides that live.
     pub overrides_live: u64,
+    /// Whether a person stopped its automation.
+    pub is_frozen: bool,
     /// What its sessions take in memory, indexes not counted.
     pub state_bytes: u64,
 }
@@ -154,8 +156,9 @@ impl Watch {
         let statistics = lock(&self.statistics).take();
         let snapshot = self.snapshot();
         if let Some(statistics) = statistics
-            && let Some(lags) = lock(&self.book).look(&statistics, &snapshot.inputs, wall, now)
+            && let Some(Look { lags, is_cut_off }) = lock(&self.book).look(&statistics, &snapshot.inputs, wall, now)
         {
+            self.vital.cut_off(is_cut_off, now);
             if lags.iter().all(|lag| lag.records == 0) {
                 self.vital.moved(now);
             }
@@ -297,5 +300,11 @@ mod tests {
         assert_eq!(watch.lag(), 0);
         watch.tend(wall(), now);
         assert_eq!(watch.lag(), 7);
+        watch.vital.enter(Phase::Joining, 0, now);
+        watch.told(br#"{"brokers":{"a:1/1":{"state":"DOWN"}}}"#);
+        watch.tend(wall(), now);
+        let later = now + Duration::from_secs(4);
+        let unready = watch.vital.look(&Bounds::default(), 0, false, later).unready;
+        assert_eq!(unready, Some("no broker answers: its tasks are given up until one does"));
     }
 }

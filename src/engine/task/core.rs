@@ -189,6 +189,14 @@ impl Core {
         }
     }
 
+    /// Whether a person stopped its automation.
+    pub fn is_frozen(&self) -> bool {
+        match self {
+            Self::Session(session) => session.is_frozen(),
+            Self::Fleet(fleet) => fleet.is_frozen(),
+        }
+    }
+
     /// What its state takes in memory, indexes not counted.
     pub fn state_bytes(&self) -> u64 {
         match self {

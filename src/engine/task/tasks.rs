@@ -124,6 +124,7 @@ impl Tasks {
             watermark: task.core.clock(),
             sessions_tracked: task.core.sessions_tracked(),
             overrides_live: task.core.overrides_live(),
+            is_frozen: task.core.is_frozen(),
             state_bytes: task.core.state_bytes(),
         });
         let input = |task: &Task, role: Role| InputView {

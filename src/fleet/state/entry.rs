@@ -6,6 +6,7 @@
 //! | `b/BUCKET/SERIAL` | [`Cell`](crate::fleet::window::Cell) | series and bucket |
 //! | `f/SERIAL` | [`SignatureEntry`](crate::fleet::signatures::SignatureEntry) | signature |
 //! | `x/SERIAL/SESSION` | [`SessionEntry`](crate::fleet::signatures::SessionEntry) | signature and session that failed with it |
+//! | `o/KEY` | [`Override`](crate::record::overrides::Override) | live override that a person ordered, by its key on the topic |
 //! | `w/SOURCE` | [`SourceEntry`](crate::fleet::watermark::SourceEntry) | session task |
 //! | `c/SEQUENCE` | [`IdEntry`](crate::record::task::seen::IdEntry) | command id remembered |
 //! | `task` | [`TaskEntry`] | task |
@@ -32,6 +33,8 @@ pub enum Key {
     Signature(u64),
     /// A session that failed with a signature, by its serial and the hash of the session.
     Session(u64, u64),
+    /// An ordered override, by its key on the topic.
+    Ordered(String),
     /// A source, by name.
     Source(String),
     /// A command id, by the number of the command.
@@ -49,6 +52,7 @@ impl Key {
             Self::Cell(bucket, serial) => format!("b/{bucket:016x}/{serial:016x}"),
             Self::Signature(serial) => format!("f/{serial:016x}"),
             Self::Session(serial, session) => format!("x/{serial:016x}/{session:016x}"),
+            Self::Ordered(key) => format!("o/{key}"),
             Self::Source(source) => format!("w/{source}"),
             Self::Command(sequence) => format!("c/{sequence:016x}"),
             Self::Task => String::from("task"),
@@ -64,6 +68,7 @@ impl Key {
             [b'b', b'/', digits @ ..] => pair(digits).map(|(bucket, serial)| Self::Cell(bucket.cast_signed(), serial)),
             [b'f', b'/', digits @ ..] => number(digits).map(Self::Signature),
             [b'x', b'/', digits @ ..] => pair(digits).map(|(serial, session)| Self::Session(serial, session)),
+            [b'o', b'/', key @ ..] => Some(Self::Ordered(std::str::from_utf8(key).ok()?.to_owned())),
             [b'w', b'/', source @ ..] => Some(Self::Source(std::str::from_utf8(source).ok()?.to_owned())),
             [b'c', b'/', digits @ ..] => number(digits).map(Self::Command),
             _ => None,

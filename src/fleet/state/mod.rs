@@ -90,6 +90,7 @@ impl Fleet {
         self.signatures.shelf.take_changes(|serial| Key::Signature(*serial).text(), sum, &mut changes);
         let session = |(serial, session): &(u64, u64)| Key::Session(*serial, *session).text();
         self.signatures.sessions.take_changes(session, sum, &mut changes);
+        self.ordered.shelf.take_changes(|key| Key::Ordered(key.clone()).text(), sum, &mut changes);
         self.seen.take_changes(sum, &mut changes);
         let head = self.head();
         let taken = self.marks.taken.as_ref();
@@ -118,6 +119,7 @@ impl Fleet {
         self.windows.cells.committed();
         self.signatures.shelf.committed();
         self.signatures.sessions.committed();
+        self.ordered.shelf.committed();
         self.seen.committed();
         self.mark_committed();
     }
@@ -142,6 +144,7 @@ impl Fleet {
         self.sources.reindex(self.now);
         self.windows.reindex();
         self.signatures.reindex(&self.windows);
+        self.ordered.reindex();
     }
 
     /// Back to what it was when [`Fleet::committed`] was last called, or, where it never was, when it was made or restored.
@@ -156,6 +159,7 @@ impl Fleet {
         self.windows.cells.rollback();
         self.signatures.shelf.rollback();
         self.signatures.sessions.rollback();
+        self.ordered.shelf.rollback();
         self.seen.rollback();
         let head = taken.head;
         self.now = head.now;

@@ -44,12 +44,13 @@ impl Restore {
         let text = parsed.text();
         let hash = value.map(|value| entry::hash(key, value));
         let given = value.zip(hash);
-        let Fleet { sources, windows, signatures, .. } = &mut self.fleet;
+        let Fleet { sources, windows, signatures, ordered, .. } = &mut self.fleet;
         let before = match parsed {
             Key::Series(serial) => put(&mut windows.series, serial, &text, given)?,
             Key::Cell(bucket, serial) => put(&mut windows.cells, (bucket, serial), &text, given)?,
             Key::Signature(serial) => put(&mut signatures.shelf, serial, &text, given)?,
             Key::Session(serial, session) => put(&mut signatures.sessions, (serial, session), &text, given)?,
+            Key::Ordered(key) => put(&mut ordered.shelf, key, &text, given)?,
             Key::Source(source) => put(&mut sources.shelf, source, &text, given)?,
             Key::Command(sequence) => {
                 let id = value.map(|value| entry::read::<IdEntry<'static>>(&text, value)).transpose()?;

@@ -18,7 +18,7 @@ use uuid::Uuid;
 
 use crate::engine::EngineError;
 use crate::engine::operator::orders::Owner;
-use crate::record::command::{Command, Verb};
+use crate::record::command::{Command, Order, Verb};
 use crate::record::intervention::InterventionStatus;
 use crate::serve::access::{Actor, Role};
 use crate::serve::api::seams::{Answers, Orders};
@@ -40,6 +40,8 @@ struct Decision {
     target: Option<String>,
     #[serde(default)]
     content_hash: Option<String>,
+    #[serde(default, rename = "override")]
+    order: Option<Order>,
     reason: String,
     #[serde(default)]
     wait: Option<f64>,
@@ -98,6 +100,13 @@ impl Desk {
         Ok(slot)
     }
 
+    /// Nothing was sent under this id: it may be used for something else.
+    fn forget(&self, command_id: &str) {
+        let mut outcomes = self.outcomes.lock().unwrap_or_else(PoisonError::into_inner);
+        outcomes.by_id.remove(command_id);
+        outcomes.order.retain(|id| id != command_id);
+    }
+
     async fn send(&self, owner: Owner, command: Command, wait: Duration) -> Result<(StatusCode, Value), Problem> {
         let sent = {
             // All of them use one transactional id.
@@ -125,7 +134,9 @@ pub async fn command(
     };
     let decision: Decision = body_of(&headers, &body)?;
     match decision.verb {
-        Verb::Lift | Verb::Freeze | Verb::Unfreeze => actor.needs(Role::Operator, decision.verb.as_str())?,
+        Verb::Lift | Verb::Freeze | Verb::Unfreeze | Verb::Force | Verb::Deny => {
+            actor.needs(Role::Operator, decision.verb.as_str())?;
+        }
         Verb::Approve | Verb::Reject => actor.needs(Role::Approver, decision.verb.as_str())?,
         Verb::Activate => return Err(Problem::bad_request("verb: activate is `reflex registry activate`")),
     }
@@ -143,8 +154,8 @@ pub async fn command(
     let hash = blake3::hash(&serde_json::to_vec(&command).unwrap_or_default());
     let slot = api.desk.slot(&command.command_id, hash)?;
     let outcome = slot.outcome.get_or_try_init(|| async {
-        let owner = owner(&api, &command)?;
-        api.desk.send(owner, command, wait).await
+        let owner = owner(&api, &command).inspect_err(|_| api.desk.forget(&command.command_id))?;
+        api.desk.send(owner, command.clone(), wait).await
     });
     let (status, body) = outcome.await?;
     Ok((*status, Json(body)).into_response())
@@ -161,7 +172,7 @@ fn idempotency_key(headers: &HeaderMap) -> Result<String, Problem> {
 
 /// The command of a decision.
 fn checked(decision: Decision, author: &str, key: &str) -> Result<Command, Problem> {
-    let Decision { verb, target, content_hash, reason, .. } = decision;
+    let Decision { verb, target, content_hash, order, reason, .. } = decision;
     let reason = reason.trim();
     if !(1..=REASON_CHARS_MAX).contains(&reason.chars().count()) || reason.chars().any(char::is_control) {
         return Err(Problem::bad_request("reason: 1 to 1000 characters, none of them control characters"));
@@ -170,19 +181,27 @@ fn checked(decision: Decision, author: &str, key: &str) -> Result<Command, Probl
     let target = match target {
         None if is_for_all => "*".to_owned(),
         Some(target) if (target == "*") == is_for_all && !target.is_empty() => target,
-        _ => return Err(Problem::bad_request("target: an id for lift, approve and reject; * or none for the others")),
+        _ => {
+            return Err(Problem::bad_request(
+                "target: an id for lift, approve and reject; a graph for force and deny; * or none for the others",
+            ));
+        }
     };
     if content_hash.is_some() != (verb == Verb::Approve) {
         return Err(Problem::bad_request("content_hash: needed for approve, and for nothing else"));
     }
+    if order.is_some() != matches!(verb, Verb::Force | Verb::Deny) {
+        return Err(Problem::bad_request("override: needed for force and deny, and for nothing else"));
+    }
     let command_id = Uuid::new_v5(&NAMESPACE, format!("{author}\n{key}").as_bytes()).to_string();
-    Ok(Command { command_id, verb, target, content_hash, reason: reason.to_owned(), author: author.to_owned() })
+    Ok(Command { command_id, verb, target, content_hash, order, reason: reason.to_owned(), author: author.to_owned() })
 }
 
 /// Whose decision it is, from the record it is about.
 fn owner(api: &Api, command: &Command) -> Result<Owner, Problem> {
     match command.verb {
         Verb::Freeze | Verb::Unfreeze | Verb::Activate => Ok(Owner::Everybody),
+        Verb::Force | Verb::Deny => Ok(Owner::Graph(command.target.clone())),
         Verb::Lift => {
             let found = api.board()?.override_of(&command.target);
             let (record, _) = found.ok_or_else(|| Problem::not_found("target: no such override is live"))?;

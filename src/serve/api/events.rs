@@ -143,7 +143,7 @@ fn text(input: &Input, headers: &Headers<'_>, bytes: &[u8]) -> Result<Text, Reje
     };
     let text: Cow<'_, str> = decode(headers, Some(bytes), &input.schemas, decode_limits)?;
     let event = event(&text, decode_limits.field_bytes_max)?;
-    let tenant = event.tenant.as_ref().map(|tenant| &**tenant);
+    let tenant = event.tenant.as_deref();
     if input.tenant.is_some() && input.tenant.as_deref() != tenant {
         return Err(Rejection::new(Code::WrongTenant, "tenant: not the one of this topic"));
     }

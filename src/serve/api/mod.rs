@@ -20,7 +20,7 @@ mod stream;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use axum::extract::{FromRequestParts, Request, State};
+use axum::extract::{DefaultBodyLimit, FromRequestParts, Request, State};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, header};
 use axum::middleware::{self, Next};
@@ -102,7 +102,9 @@ impl Api {
             .route("/v1/overrides", get(overrides::overrides))
             .route("/v1/overrides/stream", get(stream::stream))
             .route("/v1/interventions", get(interventions::interventions));
-        let events = Router::new().route("/v1/events", post(events::publish));
+        // The part has a limit of its own.
+        let unlimited = DefaultBodyLimit::disable();
+        let events = Router::new().route("/v1/events", post(events::publish)).layer(unlimited);
         let commands = Router::new().route("/v1/commands", post(commands::command));
         let description = Router::new().route("/v1/openapi.json", get(description));
         vec![

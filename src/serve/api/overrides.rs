@@ -38,10 +38,10 @@ pub async fn overrides(
         return Ok(answer(&cursor, true, everything, graph));
     };
     let _place = (!wait.is_zero()).then(|| api.wait()).transpose()?;
-    let (mut changed, deadline) = (board.watch(), Instant::now() + wait);
+    let (mut news, deadline) = (board.watch(), Instant::now() + wait);
     loop {
         // What comes from here on is seen as a change.
-        changed.borrow_and_update();
+        news.borrow_and_update();
         let (cursor, since) = board.since(&after);
         let Since::Changes(changes) = since else {
             let (cursor, everything) = board.everything();
@@ -50,7 +50,7 @@ pub async fn overrides(
         let is_none = !changes.iter().any(|change| is_of(change, graph.as_deref()));
         if is_none && Instant::now() < deadline {
             tokio::select! {
-                _ = timeout_at(deadline, changed.changed()) => continue,
+                _ = timeout_at(deadline, news.changed()) => continue,
                 _ = connection.stopped.changed() => {}
             }
         }

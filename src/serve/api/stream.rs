@@ -58,7 +58,7 @@ pub async fn stream(
         is_over: false,
         _place: place,
     };
-    reader.begin(last.or(after));
+    reader.begin(last.or(after).as_deref());
     let events = unfold(reader, |mut reader| async {
         let item = reader.next().await?;
         Some((Ok::<_, Infallible>(item.event(&reader.board)), reader))
@@ -108,12 +108,12 @@ struct Reader {
 }
 
 impl Reader {
-    fn begin(&mut self, after: Option<String>) {
-        let reason = match &after {
+    fn begin(&mut self, after: Option<&str>) {
+        let reason = match after {
             None => "start",
             Some(after) => match self.board.since(after) {
                 (_, Since::Changes(_)) => {
-                    self.cursor.clone_from(after);
+                    after.clone_into(&mut self.cursor);
                     return;
                 }
                 (_, Since::Unknown) => "unknown_cursor",

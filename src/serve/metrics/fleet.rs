@@ -22,6 +22,8 @@ pub fn families(snapshots: &[Arc<Snapshot>]) -> Vec<Family> {
             "outcome",
             &[("carried_out", c.commands), ("refused", c.commands_refused), ("duplicate", c.duplicates)],
         ),
+        Family::counter("reflex_fleet_overrides", "Overrides of cohorts that people ordered, by what became of them.")
+            .counts("change", &[("published", c.overrides_published), ("removed", c.overrides_removed)]),
         Family::counter("reflex_fleet_limit_reached", "How often a limit of the fleet stage was reached.").counts(
             "limit",
             &[
@@ -53,10 +55,12 @@ mod tests {
             commands: 2008,
             commands_refused: 2009,
             duplicates: 2010,
+            overrides_published: 2011,
+            overrides_removed: 2012,
         };
         let snapshot = Snapshot { fleet, ..Snapshot::default() };
         let shown = format!("{:?}", families(&[Arc::new(snapshot)]));
-        for number in 2000..2011 {
+        for number in 2000..2013 {
             assert!(shown.contains(&number.to_string()), "{number}");
         }
     }

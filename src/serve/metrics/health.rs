@@ -8,8 +8,8 @@ use crate::engine::shown::watch::{ProcessHealth, Snapshot};
 use crate::record::time::Timestamp;
 use crate::serve::metrics::family::{Family, Labels, float};
 
-/// Health, by worker.
-pub fn families(health: &ProcessHealth) -> Vec<Family> {
+/// Health, by worker; `is_read`: overrides were read, where they are.
+pub fn families(health: &ProcessHealth, is_read: bool) -> Vec<Family> {
     let each =
         |family: Family, value: fn(&Health) -> f64| {
             health.workers.iter().enumerate().fold(family, |family, (number, worker)| {
@@ -21,7 +21,7 @@ pub fn families(health: &ProcessHealth) -> Vec<Family> {
         Family::gauge("reflex_live", "1 while every worker comes round in time, as /livez says.")
             .number(Labels::new(), yes(health.is_live())),
         Family::gauge("reflex_ready", "1 while every worker has its tasks and gets on with them, as /readyz says.")
-            .number(Labels::new(), yes(health.unready().is_none())),
+            .number(Labels::new(), yes(health.unready().is_none() && is_read)),
         each(Family::gauge("reflex_tasks", "Tasks of the worker."), |worker| float(worker.tasks)),
         each(Family::seconds("reflex_worker_beat_age", "Since the worker came round last."), |worker| {
             float(worker.beat_age_ms) / 1000.0

@@ -28,7 +28,7 @@ pub fn families(served: &Served, board: Option<&Board>) -> Vec<Family> {
         Family::counter("reflex_http_limit_reached", "How often a client ran into a limit of the service.")
             .counts("limit", &served.limits()),
         Family::counter("reflex_http_refused", "Requests refused for their host, origin or token.")
-            .counts("what", &refused),
+            .counts("code", &refused),
         Family::counter("reflex_http_events", "Events posted, by what became of them.").counts("outcome", &events),
     ];
     if let Some(board) = board {

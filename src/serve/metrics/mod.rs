@@ -64,7 +64,8 @@ impl Source {
     fn families(&self) -> Vec<Family> {
         let workers = self.monitor.workers();
         let snapshots: Vec<_> = workers.iter().map(|worker| worker.snapshot()).collect();
-        let mut families = health::families(&self.monitor.health(Instant::now()));
+        let is_read = self.board.as_ref().is_none_or(|board| board.is_ready());
+        let mut families = health::families(&self.monitor.health(Instant::now()), is_read);
         families.extend(worker::families(&snapshots));
         families.extend(stage::families(&snapshots));
         families.extend(fleet::families(&snapshots));

@@ -28,6 +28,11 @@ pub fn families(snapshots: &[Arc<Snapshot>]) -> Vec<Family> {
         .whole(Labels::new(), held(|task| task.sessions_tracked)),
         Family::gauge("reflex_overrides_live", "Session overrides that live (limits.session_overrides_live_max each).")
             .whole(Labels::new(), held(|task| task.overrides_live)),
+        Family::gauge(
+            "reflex_tasks_frozen",
+            "Tasks of both stages whose automation a person stopped (`reflex freeze`).",
+        )
+        .whole(Labels::new(), held(|task| u64::from(task.is_frozen))),
         Family::bytes("reflex_state", "What tracked sessions take in memory, packed; indexes are not counted.")
             .whole(Labels::new(), held(|task| task.state_bytes)),
     ]);

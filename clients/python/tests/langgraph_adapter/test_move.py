@@ -18,6 +18,7 @@ from pydantic import ValidationError
 
 from reflex_runtime.langgraph import Graphs, ReflexGraph, Settings
 from reflex_runtime.langgraph.quiet import forget_said
+from reflex_runtime.langgraph.run import going_on
 
 from .fakes import FakeClient, FakeOverride, FakeResolution, FakeResume
 from .samples import DEGRADE, RESCUED, Samples, State
@@ -215,8 +216,10 @@ def test_without_an_intervention_the_original_exception_comes_out(kind: str, how
     assert [event["reason"] for event in ignored] == ["budget_expired"]
 
 
-def test_a_failure_on_its_way_up_is_waited_for_once() -> None:
-    samples, client = Samples(), FakeClient(None, sleeps=True)
+@pytest.mark.parametrize("sleeps", [True, False])
+def test_a_failure_on_its_way_up_is_waited_for_once(sleeps: bool) -> None:
+    """Whether nothing came, or the answer was no at once."""
+    samples, client = Samples(), FakeClient(None, sleeps=sleeps)
     with pytest.raises(Exception):
         run(Parent(samples, client, "subgraph").app, "invoke", {"log": []})
     assert [wait[1] for wait in client.waits] == ["refund_graph"]
@@ -509,3 +512,28 @@ def test_sessions_side_by_side_do_not_touch_each_other(kind: str, how: str) -> N
         of_session = [event for event in client.events if event["session_id"] == f"s-{number}"]
         assert [event["attempt"] for event in of_session if event["type"] == "node_failed"] == [1, 2, 3]
         assert len([event for event in of_session if event["type"] == "override_applied"]) == 1
+
+
+def test_a_run_is_not_moved_for_ever() -> None:
+    attempts = iter(range(100))
+
+    def answer(client: FakeClient, session_id: str, graph: str) -> FakeOverride:
+        return FakeOverride("degraded_refund_graph:v1", "log_refund_request", attempt=next(attempts))
+
+    samples, client = Samples(fails_in_degraded=True), FakeClient(answer)
+    with pytest.raises(RuntimeError, match="no case system"):
+        root(samples, client).invoke({"log": []}, CONFIG)
+    assert len(client.of("override_applied")) == 4
+    assert client.ignored[-1] == ("budget_expired", None)
+
+
+@pytest.mark.parametrize("how", ["invoke", "ainvoke"])
+def test_a_graph_that_cannot_even_begin_after_a_move_leaves_the_first_exception(
+    how: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("reflex_runtime.langgraph.move.going_on", lambda run: {**going_on(run), "recursion_limit": 0})
+    samples, client = Samples(), FakeClient(DEGRADE)
+    with pytest.raises(ValidationError) as raised:
+        run(root(samples, client), how, {"log": []})
+    assert raised.value is samples.error
+    assert client.ignored == [("budget_expired", None)]

@@ -66,7 +66,7 @@ def _code(error: BaseException) -> str | int | None:
 
 
 def _message(error: BaseException) -> str:
-    # A validation error's own text holds the input; where and why it did not fit is stable and holds none of it.
+    # A validation error's own text holds the values; where and why they did not fit is stable, and holds none.
     places = getattr(error, "errors", None)
     if callable(places) and hasattr(error, "error_count"):
         try:
