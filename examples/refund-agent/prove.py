@@ -387,13 +387,29 @@ def without_kafka(proof: Proof, fleet: Fleet, ends: datetime, kill: Callable[[],
     proof.holds("and fails as without Reflex", type(lost).__name__ == "ValidationError", lost)
 
 
+def all_is_back(proof: Proof, fleet: Fleet, topics: Topics) -> None:
+    """The same client, the same sessions' runtime: saved again, and nobody who gave up is held on to."""
+    plans = {f"back-{at}": plan(f"back-{at}", at, photo="blurred") for at in range(5)}
+    results = fleet.run(plans, "threads")
+    saved = [
+        degraded(proof, fleet, session_id, results[session_id], fleet.agent.world.of(session_id))
+        for session_id in plans
+    ]
+    proof.note(saved_when_all_is_back=len([one for one in saved if one]))
+    proof.holds("when all is back, sessions are saved again", all(saved), saved)
+    time.sleep(2.0)
+    live = {key: record is not None for key, record in topics.read("reflex.overrides")}
+    held = [key for key, lives in live.items() if lives and ("alone-" in key or "dark-lost" in key)]
+    proof.holds("who gave up has no override", not held, held)
+
+
 @contextmanager
-def broker() -> Iterator[tuple[str, Callable[[], None]]]:
-    """A broker's address, and what kills it."""
+def broker() -> Iterator[tuple[str, Callable[[], None], Callable[[], None] | None]]:
+    """A broker's address, what kills it, and what starts it again where it is this script's own."""
     given = os.environ.get("REFLEX_TEST_KAFKA")
     if given:
         pid = int(os.environ["REFLEX_TEST_KAFKA_PID"])
-        yield given, lambda: os.kill(pid, signal.SIGKILL)
+        yield given, lambda: os.kill(pid, signal.SIGKILL), None
         return
     sys.path.insert(0, str(HERE.parents[1] / "clients" / "python" / "tests"))
     started = importlib.import_module("broker").Broker
@@ -401,7 +417,7 @@ def broker() -> Iterator[tuple[str, Callable[[], None]]]:
         own = started(Path(os.environ["REFLEX_TEST_KAFKA_JARS"]), Path(folder) / "kafka")
         own.start()
         try:
-            yield own.address, own.kill
+            yield own.address, own.kill, own.start
         finally:
             own.kill()
 
@@ -436,11 +452,11 @@ def _ready(running: Processor, http: str | None) -> bool:
 def main() -> int:
     """Everything, in order."""
     binary = os.environ["REFLEX_TEST_PROGRAM"]
-    with broker() as (kafka, kill):
-        return prove(binary, kafka, kill)
+    with broker() as (kafka, kill, start):
+        return prove(binary, kafka, kill, start)
 
 
-def prove(binary: str, kafka: str, kill: Callable[[], None]) -> int:
+def prove(binary: str, kafka: str, kill: Callable[[], None], start: Callable[[], None] | None) -> int:
     over_http = os.environ.get("REFLEX_TEST_TRANSPORT", "kafka") == "http"
     proof, topics, operator = Proof(), Topics(kafka), Operator(binary, kafka)
     subprocess.run(
@@ -451,7 +467,7 @@ def prove(binary: str, kafka: str, kill: Callable[[], None]) -> int:
         client = Watching(http=f"http://{address}") if over_http else Watching(kafka=kafka)
         wait_until("the client", 30, lambda: client.wait_ready(1.0))
         fleet = Fleet(client, BUDGET_SECONDS)
-        client.runtime_started(fleet.agent.graphs.schema_refs())
+        client.runtime_started(fleet.agent.graphs.schema_refs(), graphs=fleet.agent.graphs.names())
         proof.note(transport="http" if over_http else "kafka", load_average=round(os.getloadavg()[0], 1))
         # A broker and a processor that just started are not what is measured.
         for how in ("threads", "async"):
@@ -467,7 +483,14 @@ def prove(binary: str, kafka: str, kill: Callable[[], None]) -> int:
         alone = Fleet(client, SHORT_BUDGET_SECONDS)
         without_processor(proof, alone)
         without_kafka(proof, alone, ends, kill)
-        return finish(proof, client)
+    if start is not None:
+        start()
+        # A broker that has just come back leads its partitions a moment later.
+        wait_until("the client", 60, lambda: client.wait_ready(1.0))
+        time.sleep(3.0)
+        with processor(binary, kafka, address):
+            all_is_back(proof, fleet, topics)
+    return finish(proof, client)
 
 
 def finish(proof: Proof, client: Watching) -> int:

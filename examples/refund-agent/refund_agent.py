@@ -269,7 +269,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         client = Client(kafka=given.kafka, http=given.http)
         if not client.wait_ready(10.0):
             print("Reflex is not there (yet); the agent runs without it", file=sys.stderr)
-        client.runtime_started(agent.graphs.schema_refs())
+        client.runtime_started(agent.graphs.schema_refs(), graphs=agent.graphs.names())
         app: Any = ReflexGraph(client, agent.graphs, "order_graph:v1", Settings(app_version="6.4.1"))
     else:
         client = None

@@ -58,13 +58,14 @@ def _die_with_parent() -> None:
 class Broker:
     """``start`` after ``kill`` or ``stop`` keeps the port and the data."""
 
-    def __init__(self, jars: Path, folder: Path) -> None:
+    def __init__(self, jars: Path, folder: Path, settings: str = "") -> None:
         java = shutil.which("java")
         if java is None:
             raise RuntimeError("a broker needs java (17 or newer)")
         self._java = [java, "-Dorg.slf4j.simpleLogger.defaultLogLevel=error", "-Dlog4j2.level=OFF"]
         self._class_path = f"{jars}/*"
         self._folder = folder
+        self._settings = SETTINGS + settings
         self._port = _free_port()
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -91,7 +92,7 @@ class Broker:
     def _format(self) -> None:
         settings = self._folder / "server.properties"
         self._folder.mkdir(parents=True)
-        settings.write_text(SETTINGS.format(port=self._port, controller=_free_port(), folder=self._folder))
+        settings.write_text(self._settings.format(port=self._port, controller=_free_port(), folder=self._folder))
         # An id that begins with a dash is taken for an option.
         cluster = "R" + base64.urlsafe_b64encode(uuid.uuid4().bytes).decode()[1:].rstrip("=")
         tool = ["kafka.tools.StorageTool", "format", "-t", cluster, "-c", str(settings)]

@@ -39,12 +39,12 @@ def kafka() -> str:
 
 
 @pytest.fixture
-def own_broker(tmp_path: Path) -> Iterator[Broker]:
-    """A broker that the test may kill."""
+def own_broker(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Broker]:
+    """A broker that the test may kill, with settings of its own as the parameter."""
     jars = os.environ.get("REFLEX_TEST_KAFKA_JARS", "")
     if not jars:
         pytest.fail("this test kills its broker: REFLEX_TEST_KAFKA_JARS=folder with the jars of Kafka")
-    broker = Broker(Path(jars), tmp_path / "kafka")
+    broker = Broker(Path(jars), tmp_path / "kafka", getattr(request, "param", ""))
     broker.start()
     yield broker
     broker.kill()

@@ -1,5 +1,6 @@
 """The client, a real broker, and Reflex itself with the registry it ships."""
 
+import contextlib
 import os
 import socket
 import subprocess
@@ -19,6 +20,13 @@ pytestmark = [pytest.mark.kafka, pytest.mark.program]
 GRAPH = "refund_graph"
 
 
+def eventually(condition: Callable[[], Any], seconds: float = 60.0) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
 class Reflex:
     """The engine with its HTTP service."""
 
@@ -36,6 +44,16 @@ class Reflex:
         self._process = subprocess.Popen(
             run, cwd=folder, stdin=subprocess.DEVNULL, stdout=self._log, stderr=self._log, env=os.environ
         )
+        host, _, port = self.http.partition(":")
+
+        def serves() -> bool:
+            ended = self._process.poll()
+            assert ended is None, f"reflex ended with {ended}: {(folder / 'reflex.log').read_text()[-2000:]}"
+            with contextlib.suppress(OSError), socket.create_connection((host, int(port)), 1):
+                return True
+            return False
+
+        eventually(serves)
 
     def close(self) -> None:
         self._process.kill()
@@ -48,13 +66,6 @@ def reflex(own_broker: Broker, program: str, tmp_path: Path) -> Iterator[Reflex]
     found = Reflex(program, own_broker.address, tmp_path)
     yield found
     found.close()
-
-
-def eventually(condition: Callable[[], Any], seconds: float = 60.0) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
 
 
 class Session:

@@ -10,8 +10,10 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin._acl import AclBinding, AclOperation, AclPermissionType
+from confluent_kafka.admin._resource import ResourcePatternType, ResourceType
 from confluent_kafka.cimpl import NewTopic
 
 from broker import Broker
@@ -296,6 +298,30 @@ def test_events_are_keyed_by_session_and_in_order(topics: Topics) -> None:
         assert [event_id for _, event_id in own] == sorted(event_id for _, event_id in own)
 
 
+def test_a_producer_that_ended_is_replaced(topics: Topics, monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[Producer] = []
+
+    def first_ends(config: dict[str, Any]) -> Producer:
+        made.append(EndedProducer(config) if not made else Producer(config))
+        return made[-1]
+
+    monkeypatch.setattr(_kafka, "Producer", first_ends)
+    with topics.client() as client:
+        for number in range(3):
+            assert client.emit({"type": "progress", "session_id": "s", "graph": "g", "event_id": f"{number}"})
+        assert client.flush(60)
+        metrics = client.metrics()
+        assert (metrics["events_sent"], metrics["producers_replaced"], len(made)) == (3, 1, 2)
+    assert [event_id for _, _, event_id in topics.events()] == ["0", "1", "2"]
+
+
+class EndedProducer(Producer):
+    """As one after a fatal error."""
+
+    def produce(self, *_: Any, **__: Any) -> None:
+        raise KafkaException(KafkaError(KafkaError._FATAL))
+
+
 # ----------------------------------------------------------------------------------------------------------- faults
 
 
@@ -331,6 +357,37 @@ def own_topics(own_broker: Broker) -> tuple[Broker, Topics]:
     topics = Topics(own_broker.address)
     topics.create()
     return own_broker, topics
+
+
+AUTHORIZER = """\
+authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer
+allow.everyone.if.no.acl.found=true
+"""
+
+
+@pytest.mark.parametrize("own_broker", [AUTHORIZER], indirect=True)
+def test_a_runtime_needs_no_right_on_a_group(own_topics: tuple[Broker, Topics]) -> None:
+    broker, topics = own_topics
+    all_of_it = (AclOperation.ALL, AclPermissionType.ALLOW)
+    somebody = AclBinding(ResourceType.GROUP, "*", ResourcePatternType.LITERAL, "User:somebody", "*", *all_of_it)
+    for made in topics.admin.create_acls([somebody]).values():
+        made.result(30)
+
+    def refused() -> bool:
+        message = member.poll(1)
+        error = None if message is None else message.error()
+        return error is not None and error.code() == KafkaError.GROUP_AUTHORIZATION_FAILED
+
+    member = Consumer({"bootstrap.servers": broker.address, "group.id": "any"})
+    member.subscribe([topics.of("overrides")])
+    eventually(refused)
+    member.close()
+    topics.put("c", cohort_override())
+    with topics.client() as client:
+        assert client.wait_ready(30)
+        assert route(client) == "degraded"
+        topics.put("c", None)
+        eventually(lambda: route(client) == "primary")
 
 
 def test_a_broker_that_is_killed_and_comes_back(own_topics: tuple[Broker, Topics]) -> None:

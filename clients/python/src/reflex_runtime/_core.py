@@ -89,6 +89,8 @@ class Core:
 
     def lost(self, refused: str | None = None, why: str = "no answer") -> None:
         """The source does not answer, or refuses; the reasons are for people."""
+        if self.stopping.is_set():
+            return
         self._why = why
         if self._lost_at is None:
             self._lost_at = self.clock.steady()

@@ -125,9 +125,7 @@ class KafkaTransport:
     # ------------------------------------------------------------------------------------------------- events
 
     def _send(self) -> None:
-        producer = Producer(self._producer_config)
-        self._producer = producer
-        self._handles.append(producer)
+        producer = self._new_producer()
         core, queue = self._core, self._core.events.queue
         while True:
             event = queue.get()
@@ -137,11 +135,22 @@ class KafkaTransport:
                 continue
             self._busy = True
             try:
-                self._produce(producer, event.key, event.value)
+                if not self._produce(producer, event.key, event.value):
+                    core.metrics.add("producers_replaced")
+                    logger.error("the producer can go on no more; another one takes its place")
+                    _give_up(producer)
+                    producer = self._new_producer()
+                    self._produce(producer, event.key, event.value)
             finally:
                 self._busy = False
 
-    def _produce(self, producer: Producer, key: str, value: bytes) -> None:
+    def _new_producer(self) -> Producer:
+        self._producer = producer = Producer(self._producer_config)
+        self._handles.append(producer)
+        return producer
+
+    def _produce(self, producer: Producer, key: str, value: bytes) -> bool:
+        """Hands an event over; False: this producer takes none any more."""
         core = self._core
         sent = core.clock.steady()
         while not core.stopping.is_set():
@@ -154,12 +163,16 @@ class KafkaTransport:
                 )
             except BufferError:
                 core.stopping.wait(0.02)
-            except KafkaException:
+            except KafkaException as problem:
+                # A producer that writes each event once ends where it cannot know that any more.
+                if problem.args[0].code() == KafkaError._FATAL:
+                    return False
                 core.metrics.add("events_undelivered")
-                return
+                return True
             else:
-                return
+                return True
         core.metrics.add("events_undelivered")
+        return True
 
     def _poll(self) -> None:
         core = self._core
@@ -205,9 +218,7 @@ class KafkaTransport:
                 thread.join(each)
         producer = self._producer
         if producer is not None:
-            with contextlib.suppress(KafkaException):
-                producer.purge(in_queue=True, in_flight=True, blocking=False)
-                producer.flush(0.1)
+            _give_up(producer)
 
     # ------------------------------------------------------------------------------------------------- reader
 
@@ -229,6 +240,13 @@ class KafkaTransport:
         refused = _REFUSALS.get(error.code())
         if refused is not None or error.code() == KafkaError._ALL_BROKERS_DOWN:
             self._core.lost(refused, error.name())
+
+
+def _give_up(producer: Producer) -> None:
+    """What is not acknowledged is lost, and counted by the callbacks."""
+    with contextlib.suppress(KafkaException):
+        producer.purge(in_queue=True, in_flight=True, blocking=False)
+        producer.flush(0.1)
 
 
 class _Reader:

@@ -93,9 +93,6 @@ class FakeClient:
     ) -> FakeIntervention | None:
         return self.wait_for_intervention(session_id, graph, run_id, budget_seconds, tenant=tenant)
 
-    def runtime_started(self, schemas: Sequence[str]) -> None:
-        self.events.append({"type": "runtime_started", "schema_refs": list(schemas)})
-
     def of(self, event_type: str, **fields: Any) -> list[dict[str, Any]]:
         """Events of a type whose fields are these."""
         return [

@@ -605,7 +605,7 @@ def test_an_observer_that_breaks_is_said_once(
     def broken(*args: Any) -> Any:
         raise RuntimeError("own fault")
 
-    monkeypatch.setattr(observer, "_updates", broken)
+    monkeypatch.setattr(observer, "updates_in", broken)
     samples = Samples(total=3)
     with caplog.at_level(logging.WARNING):
         for _ in range(2):
@@ -650,6 +650,7 @@ def test_the_manifest_has_what_the_registry_reads(tmp_path: Any) -> None:
     first = path.read_bytes()
     graphs.write_manifest(path)
     assert path.read_bytes() == first
+    assert graphs.names() == ["refund_graph"]
     degraded, refund = json.loads(first)["graphs"]
     assert refund == {
         "name": "refund_graph",

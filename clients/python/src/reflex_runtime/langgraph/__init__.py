@@ -9,8 +9,9 @@ app.invoke({"request": "..."}, {"configurable": {"thread_id": "sess_1234", "tena
 ```
 """
 
-from reflex_runtime.langgraph.graph import PausedError, ReflexGraph, Settings
+from reflex_runtime.langgraph.graph import ReflexGraph
 from reflex_runtime.langgraph.registry import Graphs, Node, Registered
 from reflex_runtime.langgraph.scope import Identity
+from reflex_runtime.langgraph.settings import PausedError, Settings
 
 __all__ = ["Graphs", "Identity", "Node", "PausedError", "ReflexGraph", "Registered", "Settings"]

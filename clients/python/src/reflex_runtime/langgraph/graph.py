@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import AsyncIterator, Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 from langchain_core.runnables import RunnableConfig, RunnableLambda
@@ -19,47 +19,12 @@ from reflex_runtime.langgraph.protocol import Client, Override, Resolution
 from reflex_runtime.langgraph.quiet import quietly, say_once
 from reflex_runtime.langgraph.registry import AnyGraph, Graphs, Registered
 from reflex_runtime.langgraph.run import Place, Run, locate, observer_in, runnable_at, watched
-from reflex_runtime.langgraph.scope import DIMENSIONS, Identity, Scope
+from reflex_runtime.langgraph.scope import Scope
+from reflex_runtime.langgraph.settings import PausedError, Settings
 from reflex_runtime.langgraph.steps import Step, Steps, adrive, drive
 
 MOVES_MAX = 4
 """Moves of one run; the processor's own limit of interventions of a session is lower by default."""
-
-
-class PausedError(Exception):
-    """An override of kind `pause` covers this session: it waits, and the graph is not run."""
-
-    def __init__(self, graph: str, resolution: Resolution) -> None:
-        super().__init__(f"{graph} is paused by override {resolution.override_id}: {resolution.reason}")
-        self.graph = graph
-        self.resolution = resolution
-
-
-@dataclass(frozen=True)
-class Settings:
-    """What holds for every run of a `ReflexGraph`."""
-
-    budget_seconds: float = 5.0
-    """How long a failed run waits for an intervention before it ends as it would without Reflex."""
-    tenant: str | None = None
-    region: str | None = None
-    app_version: str | None = None
-    attributes: Mapping[str, Any] = field(default_factory=dict)
-    """More cohort dimensions."""
-    messages: bool = True
-    """Whether events carry exceptions' texts; classes and codes they always do."""
-    identify: Callable[[RunnableConfig], Identity] | None = None
-    """Instead of `configurable`: session_id (else thread_id), tenant, region, app_version, attributes."""
-
-    def identity(self, config: RunnableConfig, run_id: str) -> Identity:
-        """Who runs, by a run's configuration."""
-        if self.identify is not None:
-            return self.identify(config)
-        configurable = config.get("configurable") or {}
-        session_id = configurable.get("session_id") or configurable.get("thread_id") or run_id
-        said = {name: configurable.get(name) or getattr(self, name) for name in DIMENSIONS}
-        attributes = {**self.attributes, **(configurable.get("attributes") or {})}
-        return Identity(session_id=str(session_id), attributes=attributes, **said)
 
 
 class ReflexGraph:

@@ -7,10 +7,9 @@ callback has no name: it is known by the run it belongs to. Interrupts (the `Gra
 from __future__ import annotations
 
 import asyncio
-import re
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
@@ -18,9 +17,9 @@ from uuid import UUID
 from langchain_core.messages import ToolMessage
 from langgraph.callbacks import GraphCallbackHandler, GraphInterruptEvent
 from langgraph.errors import GraphBubbleUp, NodeTimeoutError
-from langgraph.types import Command
 
 from reflex_runtime.langgraph import failures
+from reflex_runtime.langgraph.output import action_of, failed_tools, updates_in
 from reflex_runtime.langgraph.quiet import quietly
 from reflex_runtime.langgraph.registry import Node
 from reflex_runtime.langgraph.scope import Scope
@@ -151,7 +150,7 @@ class Observer(GraphCallbackHandler):
         elif before is not None and before.state == "in_progress":
             number = before.number + 1
         facts = scope.running.node(node)
-        action = _action(node, facts, inputs) if facts.acts else None
+        action = action_of(node, facts, inputs) if facts.acts else None
         attempt = Attempt(scope, node, facts, namespace, number, action, time.monotonic())
         with self._lock:
             self._attempts[namespace] = attempt
@@ -169,8 +168,8 @@ class Observer(GraphCallbackHandler):
             return
         attempt.state = "completed"
         scope, node = attempt.scope, attempt.node
-        updates = list(_updates(outputs))
-        for message in _failed_tools(updates):
+        updates = list(updates_in(outputs))
+        for message in failed_tools(updates):
             self._soft_failure(attempt, message)
         artifact = attempt.facts.artifact
         if artifact is not None and any(update.get(artifact) is not None for update in updates):
@@ -390,65 +389,3 @@ def _policies(rule: Any) -> Sequence[Any] | None:
 
 def _tool(name: str | None) -> dict[str, Any]:
     return {"dependency": name, "operation": name} if name else {}
-
-
-def _updates(outputs: Any) -> Iterator[Mapping[str, Any]]:
-    """The state updates in whatever a node returned."""
-    if isinstance(outputs, Mapping):
-        yield outputs
-    elif isinstance(outputs, Command):
-        yield from _updates(outputs.update)
-    elif isinstance(outputs, (list, tuple)):
-        pairs = [one for one in outputs if isinstance(one, tuple) and len(one) == 2 and isinstance(one[0], str)]
-        if pairs:
-            yield dict(pairs)
-        messages = [one for one in outputs if isinstance(one, ToolMessage)]
-        if messages:
-            yield {"messages": messages}
-        for one in outputs:
-            if isinstance(one, (Mapping, Command)):
-                yield from _updates(one)
-
-
-def _failed_tools(updates: Sequence[Mapping[str, Any]]) -> Iterator[ToolMessage]:
-    for update in updates:
-        for value in update.values():
-            for one in value if isinstance(value, (list, tuple)) else (value,):
-                if isinstance(one, ToolMessage) and one.status == "error":
-                    yield one
-
-
-def _action(node: str, facts: Node, state: Any) -> dict[str, Any]:
-    action: dict[str, Any] = {"operation": node, "side_effect": True}
-    if facts.dependency is not None:
-        action["dependency"] = facts.dependency
-    key = _filled(facts.idempotency_key, state)
-    if key is not None:
-        action["idempotency_key"] = key
-        action["operation"] = key
-    return action
-
-
-def _filled(template: str | None, state: Any) -> str | None:
-    """The key with every `{name}` from the state, also one level down; None where something is missing."""
-    if template is None:
-        return None
-    values = state if isinstance(state, Mapping) else getattr(state, "__dict__", {})
-
-    def value_of(name: str) -> Any:
-        if name in values:
-            return values[name]
-        inside = (one[name] for one in values.values() if isinstance(one, Mapping) and name in one)
-        found = next(inside, None)
-        if found is None and "_" in name:
-            # `{order_id}` of {"order": {"id": ...}}.
-            whole, _, part = name.rpartition("_")
-            one = values.get(whole)
-            found = one.get(part) if isinstance(one, Mapping) else None
-        return found
-
-    names = re.findall(r"\{(\w+)\}", template)
-    found = {name: value_of(name) for name in names}
-    if any(value is None for value in found.values()):
-        return None
-    return re.sub(r"\{(\w+)\}", lambda match: str(found[match.group(1)]), template)

@@ -141,6 +141,3 @@ class Client(Protocol):
         **fields: Any,
     ) -> bool:
         """Says that it does not, and why."""
-
-    def runtime_started(self, schemas: Sequence[str]) -> Any:
-        """Announces the schemas that can be loaded."""

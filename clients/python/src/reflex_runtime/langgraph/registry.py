@@ -143,8 +143,12 @@ class Graphs:
         return next((one for one in self._by_ref.values() if one.compiled is compiled), None)
 
     def schema_refs(self) -> list[str]:
-        """Every reference that can be loaded; what `client.runtime_started` announces."""
+        """Every reference that can be loaded; `client.runtime_started(graphs.schema_refs(), graphs=graphs.names())`."""
         return sorted(self._by_ref)
+
+    def names(self) -> list[str]:
+        """The names that runs resolve by."""
+        return sorted({one.graph for one in self._by_ref.values()})
 
     def manifest(self) -> dict[str, Any]:
         """What `reflex registry import` reads: the fields of `[[graph]]`."""
