@@ -74,7 +74,7 @@ impl Default for Limits {
             answers_wait_max: Duration::from_secs(8),
             outcomes_kept_max: 1000,
             changes_kept_max: 10_000,
-            interventions_kept_max: 100_000,
+            interventions_kept_max: 20_000,
         }
     }
 }
