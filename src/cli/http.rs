@@ -53,7 +53,8 @@ pub fn start(settings: &Settings, config: Config, monitor: &Arc<Monitor>) -> Res
     if matches!(access, Access::Closed) {
         tracing::warn!("/v1 is closed: no tokens are set (http_tokens), and others than this machine can ask");
     }
-    let (board, counts) = (Arc::new(Board::new(&limits)), Arc::clone(bound.served()));
+    let counts = Arc::clone(bound.served());
+    let board = Arc::new(Board::new(&limits, &counts));
     let outlet = Outlet::new(&config.cluster, &config.topics.events, PATIENCE)?;
     let input = Input { schemas: config.schemas.clone(), tenant: config.tenant.clone() };
     let ways = (Arc::new(outlet) as Arc<_>, Arc::new(KafkaOrders(config.clone())) as Arc<_>);

@@ -189,7 +189,7 @@ fn dispatch(verb: Verb, resolved: &Resolved, out: &mut dyn Write) -> Result<Exit
         Verb::Serve => http::run(resolved),
         Verb::Token(args) => token::run(&args, resolved.settings.output != Output::Table, out),
         Verb::Verify(args) => verify::run(&args, resolved, out),
-        Verb::Ready(args) => ready::run(&args, &resolved.settings.http, out),
+        Verb::Ready(args) => ready::run(&args, &resolved.settings, out),
         Verb::Doctor(args) => doctor::run(args, resolved, out),
         Verb::Validate(args) => {
             let json = resolved.settings.output != Output::Table;

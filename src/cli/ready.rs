@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use crate::cli::exit::{Exit, Failure};
 use crate::cli::failure;
+use crate::cli::settings::model::Settings;
 
 /// How long a running process may take to answer.
 const PATIENCE: Duration = Duration::from_secs(3);
@@ -23,10 +24,16 @@ pub struct Args {
 /// Prints the answer; exit 0 for yes, 1 for no.
 ///
 /// # Errors
-/// Exit 69 where nobody answers, 78 without an address.
-pub fn run(args: &Args, http: &str, out: &mut dyn Write) -> Result<Exit, Failure> {
+/// Exit 69 where nobody answers, 78 without an address, and for a service that speaks TLS alone.
+pub fn run(args: &Args, settings: &Settings, out: &mut dyn Write) -> Result<Exit, Failure> {
+    let http = settings.http.as_str();
     if http.is_empty() {
         return Err(Failure::new(Exit::Configuration, "http: no address is set, so there is nobody to ask"));
+    }
+    if !settings.http_tls_certificate.is_empty() {
+        let words =
+            format!("http_tls_certificate: `reflex ready` does not speak TLS; ask https://{http}/readyz instead");
+        return Err(Failure::new(Exit::Configuration, words));
     }
     let path = if args.live { "/livez" } else { "/readyz" };
     let answer = ask(http, path)
@@ -80,7 +87,13 @@ mod tests {
 
     #[test]
     fn without_an_address_there_is_nobody_to_ask() {
-        let failure = run(&Args { live: false }, "", &mut Vec::new()).expect_err("refused");
-        assert_eq!(failure.exit, Exit::Configuration);
+        let ask = |settings: &Settings| run(&Args { live: false }, settings, &mut Vec::new()).expect_err("refused");
+        assert_eq!(ask(&Settings::default()).exit, Exit::Configuration);
+        let of = |http: &str, certificate: &str| Settings {
+            http: http.into(),
+            http_tls_certificate: certificate.into(),
+            ..Settings::default()
+        };
+        assert!(ask(&of("127.0.0.1:1", "chain.pem")).message.contains("does not speak TLS"));
     }
 }

@@ -74,7 +74,7 @@ impl Default for Limits {
             answers_wait_max: Duration::from_secs(8),
             outcomes_kept_max: 1000,
             changes_kept_max: 10_000,
-            interventions_kept_max: 100_000,
+            interventions_kept_max: 20_000,
         }
     }
 }
@@ -102,7 +102,7 @@ pub struct Served {
     limits: [AtomicU64; Limit::ALL.len()],
 }
 
-/// What a client can run into: fields of [`Limits`].
+/// What clients run into: fields of [`Limits`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Limit {
     /// `connections_max`.
@@ -131,10 +131,14 @@ pub enum Limit {
     Commands,
     /// `changes_kept_max`.
     Changes,
+    /// `outcomes_kept_max`.
+    Outcomes,
+    /// `interventions_kept_max`.
+    Interventions,
 }
 
 impl Limit {
-    const ALL: [(Self, &str); 13] = [
+    const ALL: [(Self, &str); 15] = [
         (Self::Connections, "connections_max"),
         (Self::Header, "header_timeout"),
         (Self::Request, "request_timeout"),
@@ -148,6 +152,8 @@ impl Limit {
         (Self::Publishing, "publishing_max"),
         (Self::Commands, "commands_max"),
         (Self::Changes, "changes_kept_max"),
+        (Self::Outcomes, "outcomes_kept_max"),
+        (Self::Interventions, "interventions_kept_max"),
     ];
 }
 

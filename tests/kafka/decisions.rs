@@ -46,7 +46,7 @@ fn without_an_engine_a_freeze_is_sent_and_not_answered() {
 }
 
 /// The shipped registry, with its signals proposing instead of acting.
-fn proposing(world: &World) -> String {
+pub fn proposing(world: &World) -> String {
     let folder = world.folder.path().join("proposing");
     std::fs::create_dir(&folder).expect("a folder");
     for entry in std::fs::read_dir("config/registry").expect("the registry") {

@@ -117,6 +117,50 @@ fn a_decision_over_http_is_the_tasks_and_its_author_is_who_bears_the_token() {
 }
 
 #[test]
+fn approvals_at_once_in_two_processes_are_one() {
+    let world = World::new("http-approve");
+    let tokens = world.folder.path().join("tokens.toml");
+    std::fs::write(
+        &tokens,
+        format!("[[token]]\nname = \"bob\"\nroles = [\"approver\"]\nblake3 = \"{}\"\n", blake3::hash(b"t")),
+    )
+    .expect("written");
+    let set = format!("http_tokens={}", tokens.display());
+    let running =
+        world.run(&["--registry", &super::decisions::proposing(&world), "--http", "127.0.0.1:0", "--set", &set]);
+    let (other, replica) = replica(&world, &["--set", &set]);
+    let address = super::ops::address(&running);
+    let bearer = "Authorization: Bearer t\r\n";
+    world.send_events(&story("sess-1"));
+    let path = "/v1/interventions?session_id=sess-1";
+    let proposed = |at| {
+        let found = ask(at, "GET", path, bearer, "").json()["interventions"][0]["intervention"].clone();
+        (found["status"] == "awaiting_approval").then_some(found)
+    };
+    let proposal = child::wait_for("a proposal", SOON, || proposed(address).and(proposed(replica)));
+    let approval = json!({ "verb": "approve", "target": proposal["intervention_id"], "content_hash": proposal["proposal"]["content_hash"], "reason": "yes" }).to_string();
+    let decide = |at: SocketAddr, key: usize| {
+        let head = format!("{bearer}Idempotency-Key: {key}\r\n");
+        // Two processes may be in each other's way: the same key again.
+        child::wait_for("a decision", SOON, || {
+            Some(ask(at, "POST", "/v1/commands", &head, &approval)).filter(|answer| answer.status != 503)
+        })
+    };
+    let answers: Vec<Answer> = thread::scope(|scope| {
+        let decide = &decide;
+        let asked: Vec<_> = (0..8).map(|n| scope.spawn(move || decide([address, replica][n % 2], n))).collect();
+        asked.into_iter().map(|one| one.join().expect("an answer")).collect()
+    });
+    let statuses: Vec<u16> = answers.iter().map(|answer| answer.status).collect();
+    assert_eq!(statuses.iter().filter(|status| **status == 200).count(), 1, "{answers:?}");
+    assert!(statuses.iter().all(|status| [200, 409].contains(status)), "{answers:?}");
+    world.wait_for_records(&world.topics().overrides, 1);
+    running.stop();
+    other.stop();
+    assert_eq!(world.read(&world.topics().overrides).len(), 1);
+}
+
+#[test]
 fn a_broker_that_is_away_leaves_what_was_read_and_nothing_is_accepted() {
     let broker = crate::harness::broker();
     let world = World::on(broker.bootstrap(), "http-away");

@@ -83,7 +83,7 @@ fn limits_in_words_are_those_in_force() {
         ("more than 25 counts as 25", limits.wait_max.as_secs() == 25),
         ("more than 8 counts as 8", limits.answers_wait_max.as_secs() == 8),
         ("\"maxItems\": 1000", limits.events_max == 1000),
-        ("newest 100000 interventions", limits.interventions_kept_max == 100_000),
+        ("newest 20000 interventions", limits.interventions_kept_max == 20_000),
         ("is cut after 10 s", limits.write_timeout.as_secs() == 10),
         ("ends after 10 minutes", limits.connection_age_max.as_secs() == 600),
     ] {

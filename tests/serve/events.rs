@@ -86,6 +86,7 @@ fn nothing_is_accepted_that_kafka_has_not_acknowledged() {
     let told = answer.json();
     assert_eq!((&told["accepted"], &told["rejected"], &told["failed"]), (&json!(0), &json!(1), &json!(1)));
     assert_eq!(told["items"][0]["status"], "failed");
+    assert!(answer.head.contains("retry-after: 1"), "{}", answer.head);
 }
 
 #[test]

@@ -110,9 +110,9 @@ impl Served {
     /// With a board that is empty and not ready.
     pub fn bare(limits: Limits, access: Access, input: Input) -> Self {
         let bound = Bound::new("127.0.0.1:0", "reflex.internal", limits).expect("a port");
-        let board = Arc::new(Board::new(&limits));
-        let (publisher, orders) = (Arc::<FakePublisher>::default(), Arc::<FakeOrders>::default());
         let counts = Arc::clone(bound.served());
+        let board = Arc::new(Board::new(&limits, &counts));
+        let (publisher, orders) = (Arc::<FakePublisher>::default(), Arc::<FakeOrders>::default());
         let ways = (Arc::clone(&publisher) as Arc<dyn Publisher>, Arc::clone(&orders) as Arc<dyn Orders>);
         let api = Api::new((Arc::clone(&board), Arc::clone(&counts)), access, limits, input, ways);
         let monitor = Arc::new(Monitor::new(0, Bounds::default(), &Arc::default()));

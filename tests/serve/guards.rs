@@ -1,9 +1,13 @@
-//! Foreign pages, rates, names, and how errors look.
+//! Foreign pages, rates, bodies without an end, clients that go away, and how errors look.
+
+use std::io::Write;
+use std::time::Duration;
 
 use reflex::serve::Limits;
 use reflex::serve::access::Access;
 use reflex::serve::api::Input;
 
+use super::client::{Answer, connect, rest};
 use super::fakes::{Served, bearer};
 
 #[test]
@@ -73,4 +77,45 @@ fn every_error_has_one_form() {
             assert!(answer.head.contains(field), "{path}: {}", answer.head);
         }
     }
+}
+
+/// The head of a request with events.
+fn head(length: &str) -> String {
+    format!(
+        "POST /v1/events HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Type: application/json\r\n{}{length}\r\n\r\n",
+        bearer("runtime")
+    )
+}
+
+#[test]
+fn a_body_that_does_not_say_how_large_it_is_is_read_to_its_limit_only() {
+    let served = Served::with(Limits { events_bytes_max: 100_000, ..Limits::default() });
+    let mut stream = connect(served.server.address());
+    stream.write_all(head("Transfer-Encoding: chunked").as_bytes()).expect("said");
+    let chunk = format!("{:x}\r\n{}\r\n", 10_000, " ".repeat(10_000));
+    // A hundred megabytes, or as much of it as is listened to.
+    let written = (0..10_000).take_while(|_| stream.write_all(chunk.as_bytes()).is_ok()).count();
+    assert!(written < 10_000, "all of it was taken");
+    let answer = Answer::parse(&rest(&mut stream));
+    assert!([0, 413].contains(&answer.status), "{answer:?}");
+    assert_eq!(served.reached("body_bytes_max"), 1);
+}
+
+#[test]
+fn a_body_that_never_ends_has_the_time_of_a_request() {
+    let served = Served::with(Limits { request_timeout: Duration::from_millis(300), ..Limits::default() });
+    let mut stream = connect(served.server.address());
+    stream.write_all(head("Content-Length: 100").as_bytes()).expect("said");
+    stream.write_all(b"{\"event_id\":").expect("said");
+    assert_eq!(Answer::parse(&rest(&mut stream)).status, 408);
+    assert_eq!(served.reached("request_timeout"), 1);
+}
+
+#[test]
+fn who_goes_away_leaves_its_place() {
+    let served = Served::new();
+    let polls = ["/v1/interventions?session_id=s&wait=25", "/v1/overrides/stream"].map(|path| served.begin(path, ""));
+    served.wait_for_waiting(2);
+    drop(polls);
+    served.wait_for_waiting(0);
 }

@@ -104,6 +104,19 @@ fn fifty_approvals_at_once_are_one() {
 }
 
 #[test]
+fn outcomes_over_the_limit_are_forgotten_and_their_ids_stay_the_same() {
+    let served = Served::with(Limits { outcomes_kept_max: 1, ..Limits::default() });
+    let freeze = json!({ "verb": "freeze", "reason": "r" });
+    let first = decide(&served, "operator", "a", &freeze).json();
+    decide(&served, "operator", "b", &freeze);
+    assert_eq!(served.reached("outcomes_kept_max"), 1);
+    // It is sent again, under the id by which every task knows it.
+    assert_eq!(decide(&served, "operator", "a", &freeze).json()["command_id"], first["command_id"]);
+    let sent = served.orders.sent.lock().expect("a lock");
+    assert_eq!((sent.len(), &sent[0].1.command_id), (3, &sent[2].1.command_id));
+}
+
+#[test]
 fn over_the_limit_decisions_are_told_to_come_again() {
     let served = Served::with(Limits { commands_max: 1, ..Limits::default() });
     let freeze = json!({ "verb": "freeze", "reason": "r" });

@@ -162,4 +162,5 @@ fn the_oldest_interventions_are_forgotten_over_the_limit() {
         .collect();
     assert_eq!(ids, ["int_s_3", "int_s_2"]);
     assert_eq!(served.metric("reflex_board_interventions"), 2);
+    assert_eq!(served.reached("interventions_kept_max"), 1);
 }

@@ -24,7 +24,7 @@ use crate::serve::access::{Actor, Role};
 use crate::serve::api::seams::{Answers, Orders};
 use crate::serve::api::{Api, json as body_of};
 use crate::serve::problem::Problem;
-use crate::serve::{Limit, Limits};
+use crate::serve::{Limit, Limits, Served};
 
 const REASON_CHARS_MAX: usize = 1000;
 const KEY_BYTES_MAX: usize = 200;
@@ -81,7 +81,7 @@ impl Desk {
         }
     }
 
-    fn slot(&self, command_id: &str, hash: blake3::Hash) -> Result<Slot, Problem> {
+    fn slot(&self, command_id: &str, hash: blake3::Hash, served: &Served) -> Result<Slot, Problem> {
         let mut outcomes = self.outcomes.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(slot) = outcomes.by_id.get(command_id) {
             if slot.hash != hash {
@@ -93,6 +93,7 @@ impl Desk {
         outcomes.by_id.insert(command_id.to_owned(), slot.clone());
         outcomes.order.push_back(command_id.to_owned());
         while outcomes.order.len() > self.outcomes_kept_max {
+            served.reached(Limit::Outcomes);
             if let Some(oldest) = outcomes.order.pop_front() {
                 outcomes.by_id.remove(&oldest);
             }
@@ -152,7 +153,7 @@ pub async fn command(
         return Err(Problem::busy("too many commands at once"));
     };
     let hash = blake3::hash(&serde_json::to_vec(&command).unwrap_or_default());
-    let slot = api.desk.slot(&command.command_id, hash)?;
+    let slot = api.desk.slot(&command.command_id, hash, &api.served)?;
     let outcome = slot.outcome.get_or_try_init(|| async {
         let owner = owner(&api, &command).inspect_err(|_| api.desk.forget(&command.command_id))?;
         api.desk.send(owner, command.clone(), wait).await

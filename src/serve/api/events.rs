@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 use axum::Json;
 use axum::body::Bytes;
 use axum::extract::State;
-use axum::http::{HeaderMap, StatusCode};
+use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
@@ -21,6 +21,8 @@ use crate::serve::access::{Actor, Role};
 use crate::serve::api::{Api, Input, media_type};
 use crate::serve::problem::Problem;
 
+/// When to send again what brokers did not acknowledge.
+const RETRY_AFTER_SECONDS: u64 = 1;
 const STRUCTURED: &str = "application/cloudevents+json";
 const BATCH: &str = "application/cloudevents-batch+json";
 
@@ -79,7 +81,11 @@ pub async fn publish(
         _ => StatusCode::MULTI_STATUS,
     };
     let body: Value = json!({ "accepted": accepted, "rejected": rejected, "failed": failed, "items": items });
-    Ok((status, Json(body)).into_response())
+    let mut response = (status, Json(body)).into_response();
+    if failed > 0 {
+        response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(RETRY_AFTER_SECONDS));
+    }
+    Ok(response)
 }
 
 type Outcomes = Vec<Result<Text, Rejection>>;

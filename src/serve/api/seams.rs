@@ -1,6 +1,7 @@
 //! What the routes need of Kafka, so that tests do without.
 
 use std::pin::Pin;
+use std::process;
 use std::thread;
 use std::time::Duration;
 
@@ -10,9 +11,12 @@ use crate::engine::{Config, EngineError};
 use crate::record::command::Command;
 use crate::serve::api::events::Text;
 
-/// Another process may send a command at the same moment: so often it is tried again.
-const TRIES_MAX: u32 = 3;
-const PAUSE: Duration = Duration::from_millis(150);
+/// Another process may send a command at the same moment, which takes the transactional id away: so often it is tried
+/// again, with the same command id.
+const TRIES_MAX: u32 = 5;
+const PAUSE: Duration = Duration::from_millis(100);
+/// Processes that disturb each other do not come back at the same time: each has a share of this of its own.
+const APART_MS: u32 = 97;
 
 /// Of each record in order: whether brokers have it, else why not.
 pub type Told = Pin<Box<dyn Future<Output = Vec<Result<(), String>>> + Send>>;
@@ -59,7 +63,7 @@ impl Orders for KafkaOrders {
         let sent = loop {
             match send(&self.0, owner, command) {
                 Err(EngineError::Outage(_)) if tries < TRIES_MAX => {
-                    thread::sleep(PAUSE * tries);
+                    thread::sleep((PAUSE + Duration::from_millis(u64::from(process::id() % APART_MS))) * tries);
                     tries += 1;
                 }
                 ended => break ended?,

@@ -75,10 +75,10 @@ impl Log {
         ages.filter_map(|(_, id)| self.get(id)).collect()
     }
 
-    /// Takes the next state; an older one changes nothing.
-    pub fn put(&mut self, record: Intervention, json: Arc<str>) {
+    /// Takes the next state; an older one changes nothing. Whether the oldest intervention was dropped for it.
+    pub fn put(&mut self, record: Intervention, json: Arc<str>) -> bool {
         if self.by_id.get(&record.intervention_id).is_some_and(|kept| kept.revision >= record.revision) {
-            return;
+            return false;
         }
         self.remove(&record.intervention_id);
         let kept = Kept {
@@ -98,12 +98,11 @@ impl Log {
         }
         self.by_id.insert(kept.id.clone(), Arc::new(kept));
         self.by_age.insert(age);
-        while self.by_id.len() > self.max
-            && let Some((_, id)) = self.by_age.first()
-        {
-            let id = id.clone();
-            self.remove(&id);
+        let oldest = self.by_age.first().filter(|_| self.by_id.len() > self.max).map(|(_, id)| id.clone());
+        if let Some(id) = &oldest {
+            self.remove(id);
         }
+        oldest.is_some()
     }
 
     pub fn remove(&mut self, id: &str) {

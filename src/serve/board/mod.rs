@@ -24,7 +24,7 @@ use crate::record::intervention::Intervention;
 use crate::record::overrides::Override;
 use crate::record::scope::Scope;
 use crate::resolve::{Applied, OverrideTable};
-use crate::serve::Limits;
+use crate::serve::{Limit, Limits, Served};
 pub use log::Kept;
 use log::Log;
 pub use wakers::Waker;
@@ -63,6 +63,7 @@ pub struct Board {
     changes_kept_max: usize,
     ready: AtomicBool,
     unreadable: AtomicU64,
+    served: Arc<Served>,
 }
 
 #[derive(Debug)]
@@ -84,7 +85,7 @@ struct Held {
 impl Board {
     /// An empty one, which is not ready.
     #[must_use]
-    pub fn new(limits: &Limits) -> Self {
+    pub fn new(limits: &Limits, served: &Arc<Served>) -> Self {
         let inner = Inner {
             table: OverrideTable::new(),
             held: BTreeMap::new(),
@@ -101,6 +102,7 @@ impl Board {
             changes_kept_max: limits.changes_kept_max,
             ready: AtomicBool::new(false),
             unreadable: AtomicU64::new(0),
+            served: Arc::clone(served),
         }
     }
 
@@ -144,12 +146,15 @@ impl Board {
             self.unreadable();
             return;
         };
-        if let Scope::Session { session_id } = &record.scope {
-            let session_id = session_id.clone();
-            self.write().log.put(record, one_line(json));
-            self.wakers.wake(&session_id);
-        } else {
-            self.write().log.put(record, one_line(json));
+        let session = match &record.scope {
+            Scope::Session { session_id } => Some(session_id.clone()),
+            Scope::Cohort(_) | Scope::Unknown { .. } => None,
+        };
+        if self.write().log.put(record, one_line(json)) {
+            self.served.reached(Limit::Interventions);
+        }
+        if let Some(session) = session {
+            self.wakers.wake(&session);
         }
     }
 
