@@ -11,6 +11,7 @@ use rdkafka::{Message, Offset, TopicPartitionList};
 
 use crate::engine::cluster::admin::Admin;
 use crate::engine::cluster::client::{Logs, create, reader};
+use crate::engine::cluster::ends::bounds_of;
 use crate::engine::config::Config;
 use crate::engine::error::EngineError;
 use crate::engine::operator::scan::{Record, judge};
@@ -46,8 +47,7 @@ impl Follower {
         for topic in &topics {
             let count = found.get(topic).ok_or_else(|| EngineError::TopicMissing(topic.clone()))?.partitions;
             for partition in 0..i32::try_from(count).unwrap_or(i32::MAX) {
-                let bounds = consumer.fetch_watermarks(topic, partition, config.broker_timeout);
-                let (first, end) = bounds.map_err(|error| EngineError::kafka("asking for offsets", &error))?;
+                let (first, end) = bounds_of(&consumer, topic, partition, config.broker_timeout)?;
                 list.add_partition_offset(topic, partition, Offset::Offset(first))
                     .map_err(|error| EngineError::kafka(DOING, &error))?;
                 if first < end {

@@ -17,6 +17,7 @@ use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use rdkafka::metadata::MetadataBroker;
 
 use crate::engine::cluster::client::{Logs, admin, asking, create};
+use crate::engine::cluster::ends::bounds_of;
 use crate::engine::config::Cluster;
 use crate::engine::error::{EngineError, words};
 use crate::engine::native::describe;
@@ -265,9 +266,7 @@ impl Admin {
     /// # Errors
     /// Where the broker does not answer.
     pub fn ends(&self, name: &str, partitions: i32) -> Result<Vec<(i64, i64)>, EngineError> {
-        let ends = |partition| self.asking.fetch_watermarks(name, partition, self.timeout);
-        let ends: Result<Vec<(i64, i64)>, KafkaError> = (0..partitions).map(ends).collect();
-        ends.map_err(|error| EngineError::kafka("asking for offsets", &error))
+        (0..partitions).map(|partition| bounds_of(&self.asking, name, partition, self.timeout)).collect()
     }
 
     fn options(&self) -> AdminOptions {

@@ -2,6 +2,7 @@
 //!
 //! - `client`: settings of the clients: what exactly-once needs is pinned.
 //! - `admin`: asking and changing.
+//! - `ends`: where partitions begin and end.
 //! - `topics`: topics as they should be.
 //! - `preflight`: the look before a start.
 //! - `findings`: what is wrong, and what to set.
@@ -13,6 +14,7 @@ pub mod acls;
 pub mod admin;
 pub mod client;
 pub mod embedded;
+pub mod ends;
 pub mod findings;
 pub(crate) mod identity;
 pub mod preflight;

@@ -13,6 +13,7 @@ use rdkafka::{Message, Offset, TopicPartitionList};
 
 use crate::engine::cluster::admin::Admin;
 use crate::engine::cluster::client::{Logs, create, ends, reader};
+use crate::engine::cluster::ends::bounds_of;
 use crate::engine::config::Config;
 use crate::engine::error::EngineError;
 use crate::engine::native;
@@ -77,12 +78,7 @@ pub fn bounds(config: &Config, topic: &str) -> Result<Bounds, EngineError> {
     let partitions = found.get(topic).ok_or(EngineError::TopicMissing(name))?.partitions;
     let asking: BaseConsumer<Logs> = create(&ends(config), Logs)?;
     let partitions = 0..i32::try_from(partitions).unwrap_or(i32::MAX);
-    partitions
-        .map(|partition| {
-            let ends = asking.fetch_watermarks(topic, partition, config.broker_timeout);
-            ends.map(|ends| (partition, ends)).map_err(|error| EngineError::kafka("asking for offsets", &error))
-        })
-        .collect()
+    partitions.map(|partition| Ok((partition, bounds_of(&asking, topic, partition, config.broker_timeout)?))).collect()
 }
 
 /// Hands over every committed record that a topic holds, by partition in order of offsets.
