@@ -30,7 +30,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from confluent_kafka import Consumer, TopicPartition
+from operating import DEGRADED, Operator, Topics
 from refund_agent import RefundAgent, config, request
 
 from reflex_runtime import Client
@@ -44,7 +44,6 @@ PACE_SECONDS = 0.02
 """Between the starts of two sessions: all of them run at once for most of the time."""
 THINK_SECONDS = 0.4
 """What the model takes for an answer."""
-DEGRADED = "degraded_refund_graph:v1"
 
 
 class Proof:
@@ -109,60 +108,6 @@ class Processor:
                 self._process.kill()
                 self._process.wait()
         self._log.close()
-
-
-class Topics:
-    """Reads topics whole."""
-
-    def __init__(self, kafka: str) -> None:
-        self._kafka = kafka
-
-    def read(self, topic: str) -> Iterator[tuple[str, dict[str, Any] | None]]:
-        """Every record from the beginning to what is committed now; a tombstone is None."""
-        reader = Consumer(
-            {
-                "bootstrap.servers": self._kafka,
-                "group.id": "prove",
-                "enable.auto.commit": False,
-                "isolation.level": "read_committed",
-            }
-        )
-        try:
-            partitions = [TopicPartition(topic, at, 0) for at in reader.list_topics(topic).topics[topic].partitions]
-            ends = {part.partition: reader.get_watermark_offsets(part)[1] for part in partitions}
-            reader.assign(partitions)
-            until = time.monotonic() + 20
-            while time.monotonic() < until:
-                message = reader.poll(0.2)
-                if message is not None and message.error() is None:
-                    value = message.value()
-                    yield (message.key() or b"").decode(), json.loads(value) if value is not None else None
-                at = {part.partition: part.offset for part in reader.position(partitions)}
-                if all(ends[partition] == 0 or at[partition] >= ends[partition] for partition in ends):
-                    return
-        finally:
-            reader.close()
-
-
-class Operator:
-    """Decides by the verbs of the program, as a person would."""
-
-    def __init__(self, binary: str, kafka: str) -> None:
-        self._verb = [binary, "overrides"]
-        self._why = ["--reason", "evidence model is down", "--author", "prove", "--bootstrap-servers", kafka]
-
-    def _decide(self, *verb: str) -> str:
-        done = subprocess.run([*self._verb, *verb, *self._why], check=True, stdout=subprocess.PIPE, text=True)
-        return done.stdout
-
-    def force(self, region: str, seconds: int) -> datetime:
-        """Forces the degraded graph in a region; a moment before it ends."""
-        began = datetime.now(UTC)
-        self._decide("force", "refund_graph", DEGRADED, "--where", f"region={region}", "--ttl", f"{seconds}s")
-        return began + timedelta(seconds=seconds)
-
-    def lift(self, override_id: str) -> None:
-        self._decide("lift", override_id)
 
 
 class Fleet:

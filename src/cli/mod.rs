@@ -154,7 +154,7 @@ enum Verb {
     /// Versions of the registry: check, compare, push, activate.
     #[command(subcommand)]
     Registry(registry::Verb),
-    /// What runtimes resolve against: list, show, lift.
+    /// What runtimes resolve against: list, show, lift, force, deny.
     #[command(subcommand)]
     Overrides(records::OverrideVerb),
     /// The Intervention Log: list, show, approve, reject.

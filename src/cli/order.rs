@@ -7,10 +7,11 @@ use std::time::Duration;
 use crate::cli::decide::{Wait, Why, command, decide};
 use crate::cli::exit::{Exit, Failure};
 use crate::cli::settings::Resolved;
+use crate::cli::table::clean;
 use crate::engine::operator::orders::Owner;
 use crate::record::command::{Command, Order, Verb};
 use crate::record::overrides::OverrideKind;
-use crate::record::scope::Scope;
+use crate::record::scope::{DIMENSIONS, Scope, is_dimension};
 
 /// Whom, for how long, and why.
 #[derive(Debug, clap::Args)]
@@ -56,8 +57,8 @@ fn dimension(text: &str) -> Result<(String, String), String> {
     if name.is_empty() || value.is_empty() {
         return Err("neither name nor value may be empty".into());
     }
-    if matches!(name, "kind" | "session_id") {
-        return Err(format!("{name} is no dimension of a cohort"));
+    if !is_dimension(name) {
+        return Err(format!("no such dimension; there are {}, attributes.NAME", DIMENSIONS.join(", ")));
     }
     Ok((name.to_owned(), value.to_owned()))
 }
@@ -79,12 +80,28 @@ fn ordered(verb: Verb, graph: &str, order: Order, why: &Why) -> Result<Command, 
     Ok(Command { order: Some(order), ..command(verb, graph, None, why)? })
 }
 
+/// Says what the registry of this machine does not know: nobody may be able to run it.
+fn unregistered(args: &Force, resolved: &Resolved) {
+    let Ok(registry) = crate::cli::registry(resolved) else { return };
+    let graphs = &registry.graphs;
+    if let Some(schema_ref) = args.schema_ref.as_deref().filter(|schema_ref| !graphs.contains_key(*schema_ref)) {
+        eprintln!(
+            "warning: {} is no graph of this registry; a runtime that cannot load it runs its own",
+            clean(schema_ref)
+        );
+    }
+    if !graphs.values().any(|graph| graph.name == args.graph) {
+        eprintln!("warning: no version of {} is in this registry", clean(&args.graph));
+    }
+}
+
 /// Sends the order to run one schema, or to wait.
 ///
 /// # Errors
 /// Exit 64 for a scope that is none; those of a decision.
 pub fn force(args: &Force, resolved: &Resolved, out: &mut dyn Write) -> Result<Exit, Failure> {
     let kind = if args.pause { OverrideKind::Pause } else { OverrideKind::Replace };
+    unregistered(args, resolved);
     let order = args.whom.order(kind, args.schema_ref.clone())?;
     let command = ordered(Verb::Force, &args.graph, order, &args.whom.why)?;
     decide(resolved, &Owner::Graph(args.graph.clone()), &command, args.whom.wait, out)
@@ -107,7 +124,7 @@ mod tests {
     #[test]
     fn dimensions_have_a_name_and_a_value_and_do_not_look_like_a_session() {
         assert_eq!(dimension("region=eu=west"), Ok(("region".into(), "eu=west".into())));
-        for text in ["region", "=eu", "region=", "session_id=s", "kind=session"] {
+        for text in ["region", "=eu", "region=", "session_id=s", "kind=session", "regoin=eu", "attributes.=x"] {
             assert!(dimension(text).is_err(), "{text}");
         }
     }

@@ -59,6 +59,9 @@ pub fn run(args: &Args, resolved: &Resolved, out: &mut dyn Write) -> Result<Exit
     }
     let context = context(&args.context)?;
     let graph = args.graph.as_deref().unwrap_or_default();
+    if context.graph_version.is_none() {
+        eprintln!("no graph_version in the context: the global schema is named without its version");
+    }
     let table = standing(resolved)?;
     let found = explain(&table, graph, &context, args.now.unwrap_or_else(clock::local));
     show(&found, resolved.settings.output, out)?;

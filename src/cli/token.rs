@@ -21,7 +21,7 @@ pub struct Args {
     roles: Vec<String>,
 }
 
-/// Prints the token, which is shown once, as a comment above its entry.
+/// Prints the entry, and the token itself, which is shown once, on standard error; as JSON, both.
 ///
 /// # Errors
 /// Exit 75 where the system gives no random bytes.
@@ -38,7 +38,9 @@ pub fn run(args: &Args, as_json: bool, out: &mut dyn Write) -> Result<Exit, Fail
         writeln!(out, "{value}")
     } else {
         let (name, roles) = (toml::Value::from(&*args.name), toml::Value::from(args.roles.clone()));
-        writeln!(out, "# token, shown once: {token}\n[[token]]\nname = {name}\nroles = {roles}\nblake3 = \"{hash}\"")
+        // Apart from the entry, so that it does not end up in the file with it.
+        eprintln!("token, shown once: {token}");
+        writeln!(out, "[[token]]\nname = {name}\nroles = {roles}\nblake3 = \"{hash}\"")
     };
     written.map_err(unwritable)?;
     Ok(Exit::Done)

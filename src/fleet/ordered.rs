@@ -16,7 +16,7 @@ use crate::record::id;
 use crate::record::output::{Output, Record};
 use crate::record::overrides::{Override, OverrideKind, OverrideMode, OverrideSource, OverrideStatus, key};
 use crate::record::position::Evidence;
-use crate::record::scope::Scope;
+use crate::record::scope::{Scope, is_dimension};
 use crate::record::task::chain::Transition;
 use crate::record::task::shelf::Shelf;
 use crate::record::time::Timestamp;
@@ -54,6 +54,11 @@ impl Ordered {
         self.ends.remove(&(record.expires_at, key.to_owned()));
         Some(record)
     }
+}
+
+/// Whether it is `NAME:VERSION`.
+fn is_schema_ref(text: &str) -> bool {
+    text.rsplit_once(':').is_some_and(|(name, version)| !name.is_empty() && !version.is_empty())
 }
 
 /// What the id of an ordered override follows from.
@@ -136,14 +141,18 @@ impl Fleet {
     fn admitted(&self, command: &Command, order: &Order) -> Result<(OverrideMode, Option<String>), &'static str> {
         let limits = &self.registry.limits;
         let bytes_max = limits.field_bytes_max as usize;
-        let fits = |text: &String| (1..=bytes_max).contains(&text.len());
+        let fits = |text: &String| (1..=bytes_max).contains(&text.len()) && !text.chars().any(char::is_control);
         let dimensions: &BTreeMap<String, String> = match &order.scope {
             Scope::Cohort(dimensions) => dimensions,
             Scope::Session { .. } | Scope::Unknown { .. } => return Err("not_a_cohort"),
         };
-        let are_wrong = dimensions.iter().any(|(name, value)| !fits(name) || !fits(value));
-        if dimensions.len() > DIMENSIONS_MAX || are_wrong || !fits(&command.target) {
+        let are_wrong = dimensions.iter().any(|(name, value)| !is_dimension(name) || !fits(name) || !fits(value));
+        if dimensions.len() > DIMENSIONS_MAX || are_wrong {
             return Err("bad_scope");
+        }
+        // The key of the command is taken for the graph easily.
+        if !fits(&command.target) || command.target.starts_with("graph/") {
+            return Err("bad_graph");
         }
         if order.ttl_ms == 0 {
             return Err("no_time_to_live");
@@ -152,7 +161,7 @@ impl Fleet {
             return Err("limit:operator_override_ms_max");
         }
         match (command.verb, &order.kind, &order.schema_ref) {
-            (Verb::Force, OverrideKind::Replace, Some(schema_ref)) if fits(schema_ref) => {
+            (Verb::Force, OverrideKind::Replace, Some(schema_ref)) if fits(schema_ref) && is_schema_ref(schema_ref) => {
                 Ok((OverrideMode::Force, Some(schema_ref.clone())))
             }
             (Verb::Force, OverrideKind::Pause, None) => Ok((OverrideMode::Force, None)),

@@ -254,7 +254,9 @@ impl<'a> Parts<'a> {
         if numbers.len() < self.texts.len() {
             let places: Vec<usize> = self.places().collect();
             for row in &mut rows {
-                places.iter().for_each(|place| row[*place] = numbers.get(&row[*place]).copied().unwrap_or(0));
+                for place in &places {
+                    row[*place] = numbers.get(&row[*place]).copied().unwrap_or(0);
+                }
             }
         }
         let texts = used.into_iter().map(|number| self.text(number).to_owned()).collect();

@@ -25,6 +25,16 @@ pub enum Scope {
     },
 }
 
+/// Dimensions that are fields of an event: every signature is noted with them. Any other is `attributes.NAME`, where a signal
+/// names it.
+pub const DIMENSIONS: [&str; 4] = ["tenant", "region", "app_version", "graph_version"];
+
+/// Whether a cohort can have a dimension of this name.
+#[must_use]
+pub fn is_dimension(name: &str) -> bool {
+    DIMENSIONS.contains(&name) || name.strip_prefix("attributes.").is_some_and(|attribute| !attribute.is_empty())
+}
+
 impl Scope {
     /// The scope of one session.
     #[must_use]
@@ -62,7 +72,8 @@ impl<'de> Deserialize<'de> for Scope {
                 Ok(Self::Session { session_id })
             }
             None | Some("cohort") => Ok(Self::Cohort(fields)),
-            Some("graph") => Ok(Self::Cohort(BTreeMap::new())),
+            Some("graph") if fields.is_empty() => Ok(Self::Cohort(BTreeMap::new())),
+            // A graph with dimensions contradicts itself: nobody is meant rather than everybody.
             Some(kind) => Ok(Self::Unknown { kind: kind.to_owned() }),
         }
     }

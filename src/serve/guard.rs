@@ -85,7 +85,7 @@ pub async fn check(hosts: Hosts, request: Request, next: Next) -> Response {
     let local = request.extensions().get::<Connection>().map(|connection| connection.local.ip());
     let response = match named(&request) {
         None => Problem::bad_request("one Host, please").into_response(),
-        Some(authority) if !hosts.knows(authority.host(), local) => {
+        Some(authority) if authority.as_str().contains('@') || !hosts.knows(authority.host(), local) => {
             hosts.served.hosts_refused.fetch_add(1, Ordering::Relaxed);
             Problem::misdirected("this process is not known under that name; the setting http_hosts adds names")
                 .into_response()

@@ -37,6 +37,7 @@ use std::sync::Arc;
 use crate::record::command::Command;
 use crate::record::event::{Event, EventType, Route};
 use crate::record::position::Position;
+use crate::record::scope::DIMENSIONS;
 use crate::record::task::chain::Chain;
 use crate::record::task::seen::Seen;
 use crate::record::time::Timestamp;
@@ -113,9 +114,6 @@ pub struct Session {
     counts: Counts,
     marks: Marks,
 }
-
-/// Dimensions every signature is noted with; signals may name more (`attributes.NAME`).
-const DIMENSIONS: [&str; 4] = ["tenant", "region", "app_version", "graph_version"];
 
 impl Session {
     /// An empty task; `task` names it in the audit chain (`session/PARTITION`).

@@ -122,7 +122,7 @@ pub fn in_pre_rebalance(run: &mut Run) {
 
 /// Killed while the changelog is read.
 pub fn in_restore(run: &mut Run) {
-    let count = run.count(60, 1..200);
+    let count = run.count(60, 1..60);
     let rig = Rig::new(run, "in_restore");
     let third = rig.during(|| {
         let first = rig.start(0);

@@ -175,9 +175,9 @@ fn told() -> impl Strategy<Value = (i64, i64, Told)> {
     let verb = select(vec![Verb::Freeze, Verb::Unfreeze, Verb::Lift, Verb::Approve]);
     let schema = option::of(select(vec!["g:v1", "g:v2"]));
     let ttl_ms = select(vec![1_u64, 4_000, 60_000, 3_000_000, u64::MAX]);
-    let order = (select(vec![Verb::Force, Verb::Deny]), graph(), region(), schema, ttl_ms)
+    let ordered = (select(vec![Verb::Force, Verb::Deny]), graph(), region(), schema, ttl_ms)
         .prop_map(|(verb, graph, region, schema, ttl_ms)| Told::Order(verb, graph, order(region, schema, ttl_ms)));
-    let told = prop_oneof![10 => record, 1 => verb.prop_map(Told::Command), 2 => order, 1 => Just(Told::Tick)];
+    let told = prop_oneof![10 => record, 1 => verb.prop_map(Told::Command), 2 => ordered, 1 => Just(Told::Tick)];
     (behind, older, told)
 }
 

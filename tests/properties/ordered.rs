@@ -43,11 +43,11 @@ impl Held {
 fn tell(fleet: &mut Fleet, held: &mut Held, number: i64, at_ms: i64, told: Told) -> (String, Option<String>) {
     let outputs = take(fleet, &Step { number, at: instant(at_ms), told });
     held.read(&outputs);
-    let audits = outputs.iter().filter_map(|output| match &output.value {
+    let mut audits = outputs.iter().filter_map(|output| match &output.value {
         Some(Record::Audit(audit)) if audit.entity == "command" => Some((audit.to.clone(), audit.reason.clone())),
         _ => None,
     });
-    audits.last().unwrap_or_default()
+    audits.next_back().unwrap_or_default()
 }
 
 fn force(region: Option<&str>, schema_ref: &str, ttl_ms: u64) -> Told {
@@ -125,6 +125,10 @@ fn what_cannot_be_ordered_is_refused_with_its_reason() {
     assert_eq!(refusal(of(Order { scope: Scope::session("s"), ..good() })), "not_a_cohort");
     assert_eq!(refusal(of(order(Some(""), Some("g:v2"), 1_000))), "bad_scope");
     assert_eq!(refusal(of(order(Some(&"x".repeat(2_000)), Some("g:v2"), 1_000))), "bad_scope");
+    let typo = BTreeMap::from([(String::from("regoin"), String::from("eu"))]);
+    assert_eq!(refusal(of(Order { scope: Scope::Cohort(typo), ..good() })), "bad_scope");
+    assert_eq!(refusal(Told::Order(Verb::Force, "graph/g", good())), "bad_graph");
+    assert_eq!(refusal(of(order(Some("eu"), Some("g_without_version"), 1_000))), "bad_schema_ref");
     assert_eq!(refusal(of(Order { ttl_ms: 0, ..good() })), "no_time_to_live");
     assert_eq!(refusal(of(Order { ttl_ms: 604_800_001, ..good() })), "limit:operator_override_ms_max");
     assert_eq!(refusal(of(Order { schema_ref: None, ..good() })), "bad_schema_ref");

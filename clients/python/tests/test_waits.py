@@ -1,9 +1,11 @@
 """Waits by themselves, on a clock of the test."""
 
+from typing import Any
+
 import pytest
 
 from records import session_override, text
-from reflex_runtime import Intervention
+from reflex_runtime import Client, Intervention
 from reflex_runtime import _waits as module
 from reflex_runtime._clock import BrokerClock
 from reflex_runtime._records import decode_override
@@ -88,3 +90,23 @@ def test_what_is_remembered_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
         bench.waits.ended(run, "int_1")
     assert (len(bench.waits._answered), len(bench.waits._known), len(bench.waits._ended)) == (3, 3, 3)
     assert bench.waits.known(RUN._replace(session_id="s9")) == "int_1"
+
+
+def test_what_makes_no_sense_is_counted_and_never_raised() -> None:
+    client = Client(http="http://127.0.0.1:9", close_seconds=0.0)
+    try:
+        budgets: list[Any] = [None, "much", [], -1, 10**400]
+        for budget in budgets:
+            assert client.wait_for_intervention("s", "g", "r", budget) is None
+        sessions: list[Any] = [None, [], {}, 7]
+        for session_id in sessions:
+            assert client.wait_for_intervention(session_id, "g", "r", 0.01) is None
+        assert client.metrics()["waits_invalid"] == 4
+        assert not client._core.waits._waits, "no wait is left behind"
+        assert not client.override_applied(None, session_id="s", graph="g", run_id="r")  # type: ignore[arg-type]
+        assert not client.runtime_started(5)  # type: ignore[arg-type]
+        assert not client.runtime_started([None])  # type: ignore[list-item]
+        context = {"graph_version": "v1", "region": 10**400, "attributes": {"a": 10**400}}
+        assert client.resolve("g", context).schema_ref == "g:v1"
+    finally:
+        client.close(0.0)

@@ -21,7 +21,11 @@ pub fn check(resolved: &Resolved) -> Vec<Line> {
 
 fn judge(name: &str, found: &Group) -> Line {
     let Group { state, members, hosts, behind, unseen, unread } = found;
-    let behind_words = if *unseen > 0 { "lag not known".to_owned() } else { format!("{behind} records behind") };
+    let behind_words = if *unseen > 0 {
+        "lag not known".to_owned()
+    } else {
+        format!("{behind} offsets behind (ends of transactions count)")
+    };
     if *members == 0 {
         let line = Line::failed(CHECK, Exit::Found, format_args!("nobody is in group {name}, {behind_words}"));
         return line.remedy("start `reflex run`; does it run under another --group?");

@@ -48,7 +48,8 @@ impl Query {
     /// 400 where it is no number of seconds.
     pub fn seconds(&mut self, name: &str, max: Duration) -> Result<Duration, Problem> {
         let Some(text) = self.take(name) else { return Ok(Duration::ZERO) };
-        let seconds = text.parse::<f64>().ok().and_then(|seconds| Duration::try_from_secs_f64(seconds.min(1e6)).ok());
+        let seconds = text.parse::<f64>().ok().filter(|seconds| !seconds.is_nan());
+        let seconds = seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds.min(1e6)).ok());
         seconds
             .map(|wait| wait.min(max))
             .ok_or_else(|| Problem::bad_request(format!("{name}: not a number of seconds")))

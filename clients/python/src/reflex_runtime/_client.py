@@ -205,6 +205,9 @@ class Client:
         **fields: Any,
     ) -> bool:
         """Says that the run goes on under this override; it is not answered with the same one again."""
+        if not isinstance(override, Override):
+            self._metrics.add("events_invalid")
+            return False
         self._answered(override, session_id, graph, run_id, tenant)
         said = _said(override, session_id, graph, run_id, tenant)
         # A pause names no schema: the run stays where it is.
@@ -239,8 +242,12 @@ class Client:
 
         ``graphs`` are the names given to ``resolve``; without it, the names in the schemas.
         """
-        refs = list(schemas)
-        names = dict.fromkeys(graphs if graphs is not None else (ref.rpartition(":")[0] or ref for ref in refs))
+        try:
+            refs = list(schemas)
+            names = dict.fromkeys(graphs if graphs is not None else (ref.rpartition(":")[0] or ref for ref in refs))
+        except Exception:
+            self._metrics.add("events_invalid")
+            return False
         said = {"type": "runtime_started", "session_id": f"runtime/{self._runtime_id}", "runtime_id": self._runtime_id}
         taken = [self.emit({**said, "graph": graph, "schema_refs": refs, **fields}) for graph in names]
         return all(taken)
@@ -315,6 +322,9 @@ class Client:
             return None
         if self._start_again:
             self._restart()
+        if not _is_question(run):
+            self._metrics.add("waits_invalid")
+            return None
         wait = Wait(run, done)
         self._core.waits.add(wait, lambda: self._core.table)
         if not wait.answered and self._transport is not None:
@@ -324,7 +334,9 @@ class Client:
     def _answered(
         self, override: Override, session_id: str, graph: str, run_id: str | None, tenant: str | None
     ) -> None:
-        self._core.waits.answered(Run(tenant, session_id, graph, run_id), override)
+        run = Run(tenant, session_id, graph, run_id)
+        if _is_question(run) and isinstance(override, Override):
+            self._core.waits.answered(run, override)
 
     # ------------------------------------------------------------------------------------------------ end
 
@@ -404,7 +416,16 @@ WAIT_SECONDS_MAX = 86_400.0
 
 
 def _bounded(seconds: float) -> float:
-    return min(max(0.0, seconds), WAIT_SECONDS_MAX)
+    """A budget as it can be waited for; what is no number is none."""
+    try:
+        return min(max(0.0, float(seconds)), WAIT_SECONDS_MAX)
+    except (TypeError, ValueError, OverflowError):
+        return 0.0
+
+
+def _is_question(run: Run) -> bool:
+    needed = isinstance(run.session_id, str) and isinstance(run.graph, str)
+    return needed and all(part is None or isinstance(part, str) for part in (run.run_id, run.tenant))
 
 
 # Those that are not closed: their threads go on, so they are held until then.

@@ -61,6 +61,14 @@ class Values(dict[str, str]):
         return ""
 
 
+def _text(value: object) -> str | None:
+    """As ``json_text``; what has no JSON form is absent."""
+    try:
+        return json_text(value)
+    except (ArithmeticError, ValueError, TypeError, RecursionError):
+        return None
+
+
 class Context:
     """One question to ``resolve``; what is None is absent.
 
@@ -101,11 +109,11 @@ class Context:
         values[OWNER] = _NOBODY if tenant is None else tenant
         values["tenant"] = tenant or ""
         values["graph_version"] = graph_version or ""
-        values["region"] = json_text(region) or ""
-        values["app_version"] = json_text(app_version) or ""
+        values["region"] = _text(region) or ""
+        values["app_version"] = _text(app_version) or ""
         if attributes:
             for name, value in attributes.items():
-                text = value if isinstance(value, str) else json_text(value)
+                text = value if isinstance(value, str) else _text(value)
                 if text:
                     values[f"attributes.{name}"] = text
         self._values = values

@@ -227,7 +227,8 @@ class _Fields:
             return "session", scope["session_id"], {}
         if kind == "cohort":
             return "cohort", None, {name: value for name, value in scope.items() if name != "kind"}
-        return ("cohort" if kind == "graph" else kind), None, {}
+        # A graph with dimensions contradicts itself: nobody is meant rather than everybody.
+        return ("cohort" if kind == "graph" and len(scope) == 1 else kind), None, {}
 
     def resume(self) -> Resume | None:
         value = self.fields.get("resume")
