@@ -12,7 +12,7 @@ pub mod event;
 pub mod fleet;
 pub mod id;
 pub mod intervention;
-mod object;
+pub(crate) mod object;
 pub mod observation;
 mod open_enum;
 pub mod output;

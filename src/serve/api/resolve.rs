@@ -6,9 +6,10 @@ use axum::body::Bytes;
 use axum::extract::State;
 use axum::http::{HeaderMap, header};
 use axum::response::{IntoResponse, Response};
-use serde::Deserialize;
+use serde::{Deserialize, Deserializer};
 
 use crate::engine::shown::watch::wall;
+use crate::record::object::Object;
 use crate::resolve::{Context, Phase, explain, resolve};
 use crate::serve::api::query::Query;
 use crate::serve::api::{Api, json};
@@ -18,10 +19,15 @@ use crate::serve::problem::Problem;
 #[derive(Debug, Deserialize)]
 pub struct Question {
     graph: String,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "object")]
     context: Option<Context>,
     #[serde(default)]
     explain: bool,
+}
+
+/// A list would be read as the fields in their order, which nobody means.
+fn object<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Context>, D::Error> {
+    Option::<Object<Context>>::deserialize(deserializer).map(|context| context.map(|object| object.0))
 }
 
 /// POST.
