@@ -95,6 +95,35 @@ stop.set()
     assert printed.split() == ["0"] * 5
 
 
+def test_a_library_that_waits_for_ever_keeps_nobody_from_ending() -> None:
+    """As librdkafka does in a child whose parent forked while a thread of it looked a name up."""
+    printed = run(
+        f"""
+import threading, time
+import reflex_runtime._kafka as kafka
+from reflex_runtime import Client
+
+class Endless(kafka.Producer):
+    flushed = False
+    def flush(self, seconds):
+        Endless.flushed = True
+        return super().flush(seconds)
+    def __del__(self):
+        time.sleep(3600)
+
+kafka.Producer = Endless
+client = Client(kafka={NOBODY!r}, close_seconds=0.2)
+client.emit({EVENT!r})
+while client._transport._producer is None:
+    time.sleep(0.01)
+begun = time.monotonic()
+client.close()
+print(Endless.flushed, time.monotonic() - begun < 10, client.metrics()["events_undelivered"])
+"""
+    )
+    assert printed.split() == ["True", "True", "1"]
+
+
 def test_a_child_that_never_uses_the_client_starts_no_thread() -> None:
     printed = run(
         f"""

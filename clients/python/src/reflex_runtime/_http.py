@@ -6,7 +6,7 @@ import json
 import socket
 import ssl
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from email.utils import parsedate_to_datetime
 from queue import Empty
 from typing import Any, NamedTuple
@@ -166,7 +166,7 @@ class HttpTransport:
         for thread in self._threads:
             thread.start()
 
-    def handles(self) -> list[object]:
+    def handles(self) -> Sequence[object]:
         """Nothing outside of Python is held."""
         return []
 

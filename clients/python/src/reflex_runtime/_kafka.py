@@ -4,11 +4,11 @@ The reader assigns all partitions by itself (no group takes part), reads committ
 partition was read to its end.
 """
 
-import contextlib
 import logging
 import threading
+import time
 import uuid
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -32,11 +32,16 @@ logger = logging.getLogger("reflex_runtime")
 
 RECORDS_AT_ONCE = 1000
 POLL_SECONDS = 0.5
+SERVE_SECONDS = 0.1
+"""How long the poller of the producer waits at a time; at the end it is waited for."""
 PROBE_EVERY_MICROS = 5_000_000
 """A reader that hears nothing asks the broker this often whether it is there."""
 PROBE_TIMEOUT_SECONDS = 2.0
 RETRY_SECONDS = 0.5
 LOOK_FOR_PARTITIONS_EVERY_MICROS = 300_000_000
+END_SECONDS_MIN = 0.5
+"""What librdkafka gets at least for the end of its threads. It waits for them without bound, and a look-up of a name
+may take one for long, or for ever where a parent forked in the middle of one: they are left behind then."""
 RELOAD_AFTER_MICROS = 3_600_000_000
 """A reader that was cut off for longer reads everything anew: tombstones may have been compacted away meanwhile."""
 IN_FLIGHT_MAX = 10_000
@@ -57,7 +62,13 @@ _PINNED_PRODUCER = {
     "partitioner": "murmur2_random",
     "enable.idempotence": True,
 }
-_OWN_DEFAULTS = {"socket.timeout.ms": 10_000, "reconnect.backoff.max.ms": 2_000, "log_level": 0}
+_OWN_DEFAULTS = {
+    "socket.timeout.ms": 10_000,
+    "reconnect.backoff.max.ms": 2_000,
+    # Names are looked up seldom while a broker is away: a fork in the middle leaves the child without look-ups.
+    "broker.address.ttl": 10_000,
+    "log_level": 0,
+}
 _READER_DEFAULTS = {"queued.max.messages.kbytes": 16_384}
 _REFUSALS = {
     KafkaError._AUTHENTICATION: "authentication failed",
@@ -105,7 +116,7 @@ class KafkaTransport:
             "queue.buffering.max.messages": IN_FLIGHT_MAX,
         }
         self._producer: Producer | None = None
-        self._handles: list[object] = []
+        self._handles: list[Producer | Consumer] = []
         self._busy = False
         self._threads: list[threading.Thread] = []
 
@@ -118,7 +129,7 @@ class KafkaTransport:
         for thread in self._threads:
             thread.start()
 
-    def handles(self) -> list[object]:
+    def handles(self) -> Sequence[object]:
         """Everything that belongs to librdkafka: never to be freed in a forked child, where its threads are not."""
         return self._handles
 
@@ -138,7 +149,8 @@ class KafkaTransport:
                 if not self._produce(producer, event.key, event.value):
                     core.metrics.add("producers_replaced")
                     logger.error("the producer can go on no more; another one takes its place")
-                    _give_up(producer)
+                    self._handles.remove(producer)
+                    self._end([producer])
                     producer = self._new_producer()
                     self._produce(producer, event.key, event.value)
             finally:
@@ -177,10 +189,11 @@ class KafkaTransport:
     def _poll(self) -> None:
         core = self._core
         while not core.stopping.is_set():
-            if self._producer is None:
+            producer = self._producer
+            if producer is None:
                 core.stopping.wait(0.01)
             else:
-                self._producer.poll(POLL_SECONDS)
+                producer.poll(SERVE_SECONDS)
 
     def _delivered(self, sent: int, error: KafkaError | None, message: Message) -> None:
         core = self._core
@@ -212,13 +225,29 @@ class KafkaTransport:
         """Ends the threads; what is not acknowledged is lost and counted."""
         self._core.stopping.set()
         self._core.events.wake()
+        deadline = time.monotonic() + timeout_seconds
         each = timeout_seconds / max(1, len(self._threads))
         for thread in self._threads:
             if thread is not threading.current_thread():
                 thread.join(each)
-        producer = self._producer
-        if producer is not None:
-            _give_up(producer)
+        handles, self._handles, self._producer = self._handles, [], None
+        self._end(handles).join(max(END_SECONDS_MIN, deadline - time.monotonic()))
+
+    def _end(self, handles: list[Producer | Consumer]) -> threading.Thread:
+        """Ends what belongs to librdkafka, in a thread that holds the last references: freeing one waits as well."""
+        ending = threading.Thread(target=self._give_up, args=(list(handles),), name="reflex-ending", daemon=True)
+        ending.start()
+        handles.clear()
+        return ending
+
+    def _give_up(self, handles: list[Producer | Consumer]) -> None:
+        while handles:
+            handle = handles.pop()
+            if isinstance(handle, Producer):
+                # Not purged: that waits for librdkafka's threads as well, and holds Python's lock meanwhile.
+                left = handle.flush(SERVE_SECONDS)
+                if left:
+                    self._core.metrics.add("events_undelivered", left)
 
     # ------------------------------------------------------------------------------------------------- reader
 
@@ -240,13 +269,6 @@ class KafkaTransport:
         refused = _REFUSALS.get(error.code())
         if refused is not None or error.code() == KafkaError._ALL_BROKERS_DOWN:
             self._core.lost(refused, error.name())
-
-
-def _give_up(producer: Producer) -> None:
-    """What is not acknowledged is lost, and counted by the callbacks."""
-    with contextlib.suppress(KafkaException):
-        producer.purge(in_queue=True, in_flight=True, blocking=False)
-        producer.flush(0.1)
 
 
 class _Reader:
