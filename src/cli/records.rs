@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use crate::cli::decide::{Wait, Why, command, decide, operator};
 use crate::cli::exit::{Exit, Failure};
-use crate::cli::failure::unwritable;
+use crate::cli::failure::{known, unwritable};
 use crate::cli::order::{self, Deny, Force};
 use crate::cli::settings::Resolved;
 use crate::cli::settings::model::Output;
@@ -19,7 +19,7 @@ use crate::engine::operator::orders::{Owner, text};
 use crate::engine::operator::scan::scan;
 use crate::record::command::Verb as Act;
 use crate::record::intervention::{Intervention, InterventionStatus};
-use crate::record::overrides::Override;
+use crate::record::overrides::{Override, OverrideStatus};
 use crate::record::scope::Scope;
 
 /// What to do with overrides.
@@ -98,11 +98,12 @@ impl Filter {
 /// Lists, shows or ends overrides.
 ///
 /// # Errors
-/// Exit 66 for an id that is not there, 69 without broker or topic; those of a decision.
+/// Exit 64 for a status that there is not, 66 for an id that is not there, 69 without broker or topic; those of a decision.
 pub fn overrides(verb: &OverrideVerb, resolved: &Resolved, out: &mut dyn Write) -> Result<Exit, Failure> {
     let found = |config: &Config| Found::read(config, &config.topics.overrides, "override_id");
     match verb {
         OverrideVerb::List(filter) => {
+            known("--status", filter.status.as_deref(), OverrideStatus::WORDS)?;
             let heads =
                 ["override_id", "graph", "scope", "tenant", "mode", "schema_ref", "attempt", "reason", "expires_at"];
             found(&operator(resolved)?)?.list(filter, resolved, &heads, out)
@@ -123,6 +124,9 @@ pub fn overrides(verb: &OverrideVerb, resolved: &Resolved, out: &mut dyn Write) 
 /// # Errors
 /// As [`overrides`]; exit 65 for an intervention that does not wait for a decision.
 pub fn interventions(verb: &InterventionVerb, resolved: &Resolved, out: &mut dyn Write) -> Result<Exit, Failure> {
+    if let InterventionVerb::List(filter) = verb {
+        known("--status", filter.status.as_deref(), InterventionStatus::WORDS)?;
+    }
     let config = operator(resolved)?;
     let found = Found::read(&config, &config.topics.interventions, "intervention_id")?;
     let (act, on) = match verb {
