@@ -1,7 +1,7 @@
 //! `reflex overrides list | show | lift | force | deny` and `reflex interventions list | show | approve | reject`: what stands on the
 //! compacted topics, and decisions on it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;
 
 use clap::Subcommand;
@@ -13,7 +13,7 @@ use crate::cli::failure::{known, unwritable};
 use crate::cli::order::{self, Deny, Force};
 use crate::cli::settings::Resolved;
 use crate::cli::settings::model::Output;
-use crate::cli::table::{Table, clean, write_values};
+use crate::cli::table::{Table, clean, few, write_values};
 use crate::engine::Config;
 use crate::engine::operator::orders::{Owner, text};
 use crate::engine::operator::scan::scan;
@@ -158,20 +158,23 @@ impl Found {
     /// The last value of each key; tombstones are gone. What is no record is named.
     fn read(config: &Config, topic: &str, id: &'static str) -> Result<Self, Failure> {
         let mut standing: BTreeMap<Vec<u8>, Value> = BTreeMap::new();
-        let mut unreadable = 0;
+        let mut unreadable: BTreeSet<Vec<u8>> = BTreeSet::new();
         scan(config, topic, &mut |record| {
             let key = record.key.unwrap_or_default();
+            unreadable.remove(&key);
             let Some(bytes) = record.value else {
                 standing.remove(&key);
                 return;
             };
             match text(config, &bytes).and_then(|text| serde_json::from_str(&text).ok()) {
                 Some(value) => drop(standing.insert(key, value)),
-                None => unreadable += 1,
+                None => drop(unreadable.insert(key)),
             }
         })?;
-        if unreadable > 0 {
-            eprintln!("{topic}: {unreadable} records that this release cannot read");
+        if !unreadable.is_empty() {
+            let keys: Vec<_> = unreadable.iter().map(|key| String::from_utf8_lossy(key)).collect();
+            let named = few(keys.iter().map(AsRef::as_ref));
+            eprintln!("{topic}: {} records that this release cannot read, under {named}", keys.len());
         }
         let mut values: Vec<Value> = standing.into_values().collect();
         values.sort_by_cached_key(|value| (value["created_at"].to_string(), value[id].to_string()));
