@@ -368,15 +368,47 @@ fn the_program_says_what_stands_in_the_way() {
     assert_eq!(hands_off.code, Some(64), "{}", hands_off.errors);
     assert_eq!(fs::read_to_string(at("registry/hand.toml")).expect("there"), hand);
 
-    // The graph stands in a person's file: it is taken over, and the person told to take it out there.
+    // The graph stands in a person's file and is another one: nothing is written, and what differs is told.
     let both = import(&["m.json", "--out", "registry/graphs.toml"]);
-    assert_eq!(both.code, Some(1), "{}", both.errors);
-    assert!(both.errors.contains("is already written at") && both.errors.contains("take its [[graph]] out there"));
-    assert!(fs::read_to_string(at("registry/graphs.toml")).expect("written").contains("compensation = \"refund\""));
-    assert_eq!(import(&["m.json"]).code, Some(78), "the folder is not in order now");
+    assert_eq!((both.code, both.out.as_str()), (Some(65), ""), "{}", both.errors);
+    for words in [
+        "shop:v1 stands in registry/hand.toml already, and the manifest says otherwise:",
+        "entry_points: [] -> [\"cart\"]",
+        "nothing was written",
+        "without --out",
+    ] {
+        assert!(both.errors.contains(words), "{words}: {}", both.errors);
+    }
+    assert!(!both.errors.contains("compensation"), "what the manifest does not say stays: {}", both.errors);
+    assert!(!at("registry/graphs.toml").exists());
+    // What this prints is put there: now they agree, again and again.
+    let printed = import(&["m.json"]);
+    assert!(printed.out.contains("compensation = \"refund\""), "{}", printed.out);
+    fs::write(at("registry/hand.toml"), printed.out.split_once("[[graph]]").expect("a table").1)
+        .and_then(|()| fs::read_to_string(at("registry/hand.toml")))
+        .and_then(|text| fs::write(at("registry/hand.toml"), format!("[[graph]]{text}")))
+        .expect("written");
+    for _ in 0..2 {
+        let same = import(&["m.json", "--out", "registry/graphs.toml"]);
+        assert_eq!((same.code, same.out.as_str()), (Some(0), "unchanged: shop:v1 (registry/hand.toml)\n"));
+        assert!(!at("registry/graphs.toml").exists());
+    }
+    // Another one beside it is imported, and the one there is left alone.
+    fs::write(at("other.json"), r#"{"graphs":[{"name":"other","version":"1"}]}"#).expect("written");
+    let some = import(&["m.json", "other.json", "--out", "registry/graphs.toml"]);
+    let words = "1 graphs imported into registry/graphs.toml: other:1\nunchanged: shop:v1 (registry/hand.toml)\n";
+    assert_eq!((some.code, some.out.as_str()), (Some(0), words), "{}", some.errors);
+    assert!(!fs::read_to_string(at("registry/graphs.toml")).expect("written").contains("shop"));
+    fs::write(at("registry/twice.toml"), hand).expect("written");
+    let twice = import(&["m.json"]);
+    assert_eq!(twice.code, Some(78), "the folder is not in order");
+    assert!(twice.errors.contains("must be taken out of one of the two files"), "{}", twice.errors);
+    fs::remove_file(at("registry/twice.toml")).expect("taken out");
     fs::remove_file(at("registry/hand.toml")).expect("taken out");
+    assert_eq!(import(&["m.json", "--out", "registry/graphs.toml"]).code, Some(0));
     let json = import(&["m.json", "--out", "registry/graphs.toml", "-o", "json"]);
     assert_eq!(json.code, Some(0), "{}", json.errors);
     let report: Value = serde_json::from_str(&json.out).expect("JSON");
-    assert_eq!((&report["graphs"], &report["changes"]), (&json!(["shop:v1"]), &json!([])));
+    assert_eq!((&report["graphs"], &report["changes"]), (&json!([]), &json!([])));
+    assert_eq!(report["unchanged"], json!([{ "graph": "shop:v1", "file": "registry/graphs.toml" }]));
 }

@@ -15,6 +15,7 @@ mod serve {
     mod metrics;
     mod orders;
     mod overrides;
+    mod places;
     mod polls;
     mod probes;
     mod roles;

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::{Read, Write};
 use std::time::Duration;
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::cli::engine_config::config;
 use crate::cli::exit::{Exit, Failure};
@@ -14,6 +14,7 @@ use crate::cli::settings::model::Output;
 use crate::cli::table::clean;
 use crate::engine::Config;
 use crate::engine::operator::orders::{Answer, Owner, Sent, send};
+use crate::engine::operator::registry_topic::{Versions, versions};
 use crate::record::command::{Command, Verb};
 
 /// Longest reason and author, in characters; over: refused.
@@ -129,7 +130,8 @@ pub fn tell(
         return Ok(Exit::Done);
     };
     let answers = sent.answers(config, limit)?;
-    show(resolved.settings.output, command, sent.tasks(), Some(&answers), out)?;
+    let limits = if answers.iter().any(|answer| limit_of(answer).is_some()) { in_force(config) } else { Value::Null };
+    show(resolved.settings.output, command, sent.tasks(), Some((&answers, &limits)), out)?;
     if answers.len() < sent.tasks() {
         let silent = sent.silent(&answers);
         let named = if silent.is_empty() { String::new() } else { format!(" ({})", silent.join(", ")) };
@@ -145,11 +147,32 @@ pub fn tell(
     Ok(if answers.iter().all(|answer| answer.is_done) { Exit::Done } else { Exit::Found })
 }
 
+/// The limit a command was refused by.
+fn limit_of(answer: &Answer) -> Option<&str> {
+    answer.reason.as_deref().filter(|_| !answer.is_done)?.strip_prefix("limit:")
+}
+
+/// The limits of the active version by name; null where it is not known.
+fn in_force(config: &Config) -> Value {
+    let found = versions(config).ok();
+    let active = found.as_ref().and_then(Versions::active).and_then(|version| version.registry.as_ref().ok());
+    active.and_then(|registry| serde_json::to_value(&registry.limits).ok()).unwrap_or_default()
+}
+
+/// How much a limit allows that a command was refused by, and in words.
+fn most(answer: &Answer, limits: &Value) -> Option<(u64, String)> {
+    let name = limit_of(answer)?;
+    let most = limits.get(name)?.as_u64()?;
+    let long = humantime::format_duration(Duration::from_millis(most));
+    let words = if name.ends_with("_ms_max") { format!("{most} ms = {long}") } else { most.to_string() };
+    Some((most, format!(": at most {words} ([limits] of the active registry)")))
+}
+
 fn show(
     output: Output,
     command: &Command,
     tasks: usize,
-    answers: Option<&[Answer]>,
+    answers: Option<(&[Answer], &Value)>,
     out: &mut dyn Write,
 ) -> Result<(), Failure> {
     let Command { command_id, verb, target, .. } = command;
@@ -157,21 +180,25 @@ fn show(
     let written = if output == Output::Table {
         let told = match answers {
             None => writeln!(out, "{verb} {target}: sent to {tasks} tasks ({command_id})"),
-            Some(answers) => {
+            Some((answers, _)) => {
                 let done = answers.iter().filter(|answer| answer.is_done).count();
                 writeln!(out, "{verb} {target}: done by {done} of {tasks} tasks ({command_id})")
             }
         };
         told.and_then(|()| {
-            answers.into_iter().flatten().filter(|answer| !answer.is_done).try_for_each(|answer| {
+            let Some((answers, limits)) = answers else { return Ok(()) };
+            answers.iter().filter(|answer| !answer.is_done).try_for_each(|answer| {
                 let reason = clean(answer.reason.as_deref().unwrap_or("no reason given"));
-                writeln!(out, "{} refused: {reason}", clean(&answer.task))
+                let most = most(answer, limits).map(|(_, words)| words).unwrap_or_default();
+                writeln!(out, "{} refused: {reason}{most}", clean(&answer.task))
             })
         })
     } else {
-        let answers = answers.map(|answers| {
+        let answers = answers.map(|(answers, limits)| {
             let one = |answer: &Answer| {
-                json!({ "task": answer.task, "outcome": if answer.is_done { "done" } else { "refused" }, "reason": answer.reason })
+                let outcome = if answer.is_done { "done" } else { "refused" };
+                let limit = most(answer, limits).map(|(limit, _)| limit);
+                json!({ "task": answer.task, "outcome": outcome, "reason": answer.reason, "limit": limit })
             };
             answers.iter().map(one).collect::<Vec<_>>()
         });
@@ -204,6 +231,31 @@ mod tests {
             assert!(message.starts_with(flag), "{message}");
         }
         assert!(why(&"x".repeat(1001), "ann").is_err());
+    }
+
+    #[test]
+    fn a_command_that_a_limit_refused_is_told_how_much_it_allows() {
+        use crate::registry::Limits;
+        let limits = serde_json::to_value(Limits::default()).expect("JSON");
+        let told = |reason: &str, limits: &Value| {
+            let answers = [Answer { task: "fleet/0".into(), is_done: false, reason: Some(reason.into()) }];
+            let why = Why { reason: "r".into(), author: Some("a".into()) };
+            let command = command(Verb::Force, "g", None, &why).expect("a command");
+            [Output::Table, Output::Json].map(|output| {
+                let mut out = Vec::new();
+                show(output, &command, 1, Some((&answers, limits)), &mut out).expect("written");
+                String::from_utf8(out).expect("text")
+            })
+        };
+        let [table, json] = told("limit:operator_override_ms_max", &limits);
+        let words = "fleet/0 refused: limit:operator_override_ms_max: at most 604800000 ms = 7days";
+        assert!(table.contains(words) && json.contains("\"limit\":604800000"), "{table}{json}");
+        let [table, _] = told("limit:operator_overrides_live_max", &limits);
+        assert!(table.contains("operator_overrides_live_max: at most 1000 ("), "{table}");
+        let [table, json] = told("bad_scope", &limits);
+        assert!(table.ends_with("refused: bad_scope\n") && json.contains("\"limit\":null"), "{table}{json}");
+        let [table, _] = told("limit:operator_override_ms_max", &Value::Null);
+        assert!(table.ends_with("refused: limit:operator_override_ms_max\n"), "{table}");
     }
 
     #[test]

@@ -9,10 +9,12 @@ use serde_json::{Value, json};
 
 use crate::cli::decide::operator;
 use crate::cli::exit::{Exit, Failure};
-use crate::cli::failure::unwritable;
+use crate::cli::failure::{known, unwritable};
 use crate::cli::settings::Resolved;
 use crate::cli::settings::model::Output;
 use crate::cli::table::{Table, clean, write_values};
+use crate::engine::TopicNames;
+use crate::engine::config::dead_letters_of;
 use crate::engine::operator::redrive::{Letter, letters, redrive};
 use crate::record::dead_letter::Code;
 use crate::record::time::Timestamp;
@@ -73,15 +75,13 @@ pub struct Redrive {
 }
 
 impl Select {
-    /// Refuses a code that no letter of this release can have.
-    fn check(&self) -> Result<(), Failure> {
-        match &self.code {
-            Some(code) if !Code::WORDS.contains(&code.as_str()) => {
-                let message = format!("--code {}: no such code; there are {}", clean(code), Code::WORDS.join(", "));
-                Err(Failure::new(Exit::Usage, message))
-            }
-            _ => Ok(()),
-        }
+    /// Refuses what no letter of this release can have.
+    fn check(&self, topics: &TopicNames) -> Result<(), Failure> {
+        known("--code", self.code.as_deref(), Code::WORDS)?;
+        let names: Vec<String> =
+            topics.inputs().into_iter().flat_map(|input| [input.to_owned(), dead_letters_of(input)]).collect();
+        known("--topic", self.topic.as_deref(), &names.iter().map(String::as_str).collect::<Vec<_>>())?;
+        self.since.as_deref().map_or(Ok(()), |text| since(text).map(|_| ()))
     }
 
     fn names_something(&self) -> bool {
@@ -96,7 +96,7 @@ impl Select {
                 && self
                     .topic
                     .as_ref()
-                    .is_none_or(|topic| letter.topic == *topic || letter.topic == format!("{topic}.dlq"))
+                    .is_none_or(|topic| letter.topic == *topic || letter.topic == dead_letters_of(topic))
                 && since.is_none_or(|since| letter.record.at_ms.is_some_and(|at| at >= since))
         };
         let mut found: Vec<&Letter> = letters.iter().filter(admits).collect();
@@ -122,8 +122,8 @@ fn since(text: &str) -> Result<i64, Failure> {
 /// Lists, shows or sends again.
 ///
 /// # Errors
-/// Exit 64 for a redrive of nothing in particular or a code that there is not, 66 for a letter that is not there, 69 without broker or topic, 75 where
-/// a transaction did not go through.
+/// Exit 64 for a redrive of nothing in particular, a code or a topic that there is not, 66 for a letter that is not there, 69
+/// without broker or topic, 75 where a transaction did not go through.
 pub fn run(verb: &Verb, resolved: &Resolved, out: &mut dyn Write) -> Result<Exit, Failure> {
     if let Verb::Redrive(args) = verb
         && args.places.is_empty()
@@ -133,7 +133,7 @@ pub fn run(verb: &Verb, resolved: &Resolved, out: &mut dyn Write) -> Result<Exit
         return Err(Failure::new(Exit::Usage, "which letters? Name their places, a filter, or --all"));
     }
     if let Verb::List(select) | Verb::Redrive(Redrive { select, .. }) = verb {
-        select.check()?;
+        select.check(&resolved.settings.topics.names())?;
     }
     let config = operator(resolved)?;
     let all = letters(&config)?;
@@ -296,7 +296,7 @@ mod tests {
     #[test]
     fn a_code_that_there_is_not_is_refused_with_those_there_are() {
         let select = |code: &str| Select { code: Some(code.into()), topic: None, since: None, limit: None };
-        let failure = select("nonsense").check().expect_err("refused");
+        let failure = select("nonsense").check(&TopicNames::default()).expect_err("refused");
         assert_eq!(failure.exit, Exit::Usage);
         assert!(
             failure.message.starts_with("--code nonsense: no such code; there are not_json, "),
@@ -304,7 +304,7 @@ mod tests {
             failure.message
         );
         for code in Code::WORDS {
-            assert!(select(code).check().is_ok(), "{code}");
+            assert!(select(code).check(&TopicNames::default()).is_ok(), "{code}");
         }
     }
 

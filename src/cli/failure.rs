@@ -1,6 +1,7 @@
 //! What a cause within the engine means to the caller of the program.
 
 use crate::cli::exit::{Exit, Failure};
+use crate::cli::table::clean;
 use crate::engine::EngineError;
 use crate::serve::ServeError;
 
@@ -50,6 +51,21 @@ impl From<ServeError> for Failure {
 #[allow(clippy::needless_pass_by_value, reason = "it is handed to map_err")]
 pub fn unwritable(error: std::io::Error) -> Failure {
     Failure::new(Exit::TryAgain, format_args!("writing the result: {error}"))
+}
+
+/// Refuses a word of a filter that no record of this release can have: an empty list would say that there is none.
+///
+/// # Errors
+/// Exit 64, with the words there are.
+pub fn known(flag: &str, given: Option<&str>, words: &[&str]) -> Result<(), Failure> {
+    match given {
+        Some(word) if !words.contains(&word) => {
+            let what = flag.trim_start_matches('-');
+            let message = format!("{flag} {}: no such {what}; there are {}", clean(word), words.join(", "));
+            Err(Failure::new(Exit::Usage, message))
+        }
+        _ => Ok(()),
+    }
 }
 
 #[cfg(test)]

@@ -43,6 +43,7 @@ pub fn start(settings: &Settings, config: Config, monitor: &Arc<Monitor>) -> Res
     let limits = Limits {
         connections_max: settings.http_connections_max as usize,
         waiting_max: settings.http_waiting_max as usize,
+        waiting_per_client_max: settings.http_waiting_per_client_max as usize,
         rate_per_second_max: settings.http_rate_per_second_max,
         ..Limits::default()
     };
@@ -60,7 +61,7 @@ pub fn start(settings: &Settings, config: Config, monitor: &Arc<Monitor>) -> Res
     let ways = (Arc::new(outlet) as Arc<_>, Arc::new(KafkaOrders(config.clone())) as Arc<_>);
     let api = Api::new((Arc::clone(&board), Arc::clone(&counts)), access, limits, input, ways);
     let operations = operations::routes(Arc::clone(monitor), Some(Arc::clone(&board)), counts);
-    let parts = std::iter::once(Part::new(operations, &limits)).chain(api.parts());
+    let parts = std::iter::once(Part::new(operations, &limits).vital()).chain(api.parts());
     let server = bound.serve(parts)?;
     let reading = Reading::start(config, board)?;
     Ok(Some(Service { _server: server, _reading: reading }))

@@ -13,7 +13,7 @@ use crate::cli::settings::Resolved;
 use crate::cli::settings::model::Output;
 use crate::cli::table::clean;
 use crate::cli::validate::{counted, files_of, render};
-use crate::registry::import::{Note, complete, merge};
+use crate::registry::import::{Imported, Note, complete, differences, merge};
 use crate::registry::manifest::{self, MANIFEST_BYTES_MAX};
 use crate::registry::{Graph, Loaded, Problem, Registry, SourceFile, diff, load, load_and_lint, write};
 
@@ -38,8 +38,9 @@ pub struct Args {
 /// Imports.
 ///
 /// # Errors
-/// Exit 66 for a file that cannot be read, 65 for manifests that are not in order, 78 for a registry that is not, 64 for
-/// a file that this verb did not write. Exit 1 where the file is written and the folder with it is not in order.
+/// Exit 66 for a file that cannot be read, 65 for manifests that are not in order, or that say something else of a graph
+/// than another file of the folder, 78 for a registry that is not in order, 64 for a file that this verb did not write.
+/// Exit 1 where the file is written and the folder with it is not in order.
 pub fn run(args: &Args, resolved: &Resolved, out: &mut dyn Write) -> Result<Exit, Failure> {
     let manifests = args.manifests.iter().map(|path| read(path)).collect::<Result<Vec<_>, _>>()?;
     let refused = |problems: Vec<Problem>| {
@@ -47,28 +48,42 @@ pub fn run(args: &Args, resolved: &Resolved, out: &mut dyn Write) -> Result<Exit
         Failure::new(Exit::BadInput, message)
     };
     let graphs = manifest::read(&manifests).map_err(refused)?;
-    let names: Vec<String> =
+    let mut names: Vec<String> =
         graphs.iter().map(|graph| format!("{}:{}", graph.value.name, graph.value.version)).collect();
     let before = Before::read(Path::new(&resolved.settings.registry), args.out.as_deref())?;
     let (mut merged, mut notes) = merge(graphs, &manifests, before.loaded.as_ref()).map_err(refused)?;
     if let Some(known) = &before.loaded {
         complete(&mut merged, known, &before.own, &mut notes);
     }
+    let unchanged = before.unchanged(&names, &merged);
+    if args.out.is_some() {
+        before.contradicted(&names, &merged, &notes)?;
+        // What another file says stays there alone.
+        merged.retain(|name, _| before.own.contains(name) || !unchanged.iter().any(|(same, _)| same == name));
+        names.retain(|name| !unchanged.iter().any(|(same, _)| same == name));
+    }
     let text = format!("{HEAD}{REST}{}", write::graphs(merged.values()));
     let written = checked(&text)?;
     let changes = diff(Some(&before.of(&written)), &written);
     let Some(path) = &args.out else {
         tell(&notes, &changes);
+        unchanged.iter().for_each(|(name, file)| eprintln!("{}", clean(&format!("unchanged: {name} ({file})"))));
         write!(out, "{text}").map_err(unwritable)?;
         return Ok(Exit::Done);
     };
-    replace(path, &text).map_err(|error| Failure::new(Exit::NoInput, format_args!("{}: {error}", path.display())))?;
-    let after = before.after(path, text);
+    let after = if names.is_empty() {
+        before.files.clone()
+    } else {
+        replace(path, &text)
+            .map_err(|error| Failure::new(Exit::NoInput, format_args!("{}: {error}", path.display())))?;
+        before.after(path, text)
+    };
     let problems = match load_and_lint(&after) {
         Ok(loaded) => loaded.warnings,
         Err(problems) => problems,
     };
-    let told = Told { path, names: &names, notes: &notes, changes: &changes, problems: &problems, files: &after };
+    let (names, unchanged, notes, changes) = (&names, &unchanged, &notes, &changes);
+    let told = Told { path, names, unchanged, notes, changes, problems: &problems, files: &after };
     told.show(resolved.settings.output, out)?;
     Ok(if problems.iter().any(Problem::is_error) { Exit::Found } else { Exit::Done })
 }
@@ -120,6 +135,50 @@ impl Before {
         Ok(Self { files, loaded, own })
     }
 
+    /// The file that has a graph already.
+    fn file_of(&self, schema_ref: &str) -> Option<&str> {
+        let origins = &self.loaded.as_ref()?.origins;
+        let file = origins.files.get(origins.graphs.get(schema_ref)?.file)?;
+        Some(&file.name)
+    }
+
+    /// Those that stand in a file as they would be written, with the file.
+    fn unchanged(&self, names: &[String], merged: &BTreeMap<String, Imported>) -> Vec<(String, String)> {
+        let is_same = |name: &str| {
+            self.loaded.as_ref().zip(merged.get(name)).is_some_and(|(known, it)| differences(it, known).is_empty())
+        };
+        let there = names.iter().filter_map(|name| Some((name.clone(), self.file_of(name)?.to_owned())));
+        there.filter(|(name, _)| is_same(name)).collect()
+    }
+
+    /// Refuses a graph that another file has, and that would be written otherwise: the folder would have it twice.
+    fn contradicted(
+        &self,
+        names: &[String],
+        merged: &BTreeMap<String, Imported>,
+        notes: &[Note],
+    ) -> Result<(), Failure> {
+        let Some(known) = &self.loaded else { return Ok(()) };
+        let mut told = Vec::new();
+        for name in names.iter().filter(|name| !self.own.contains(name)) {
+            let changes = merged.get(name).map(|it| differences(it, known)).unwrap_or_default();
+            let Some(file) = self.file_of(name).filter(|_| !changes.is_empty()) else { continue };
+            told.push(format!("{name} stands in {file} already, and the manifest says otherwise:"));
+            told.extend(changes.iter().map(|change| format!("  {change}")));
+        }
+        if told.is_empty() {
+            return Ok(());
+        }
+        told.extend(notes.iter().map(|note| format!("note: {note}")));
+        let lines: Vec<String> = told.iter().map(|line| clean(line)).collect();
+        let message = format_args!(
+            "{}\nnothing was written. Either put the [[graph]] that this prints without --out in the place of the one there, \
+             or take that one out and import again: what only it says is lost then",
+            lines.join("\n")
+        );
+        Err(Failure::new(Exit::BadInput, message))
+    }
+
     /// The graphs as they were, of those that are written now.
     fn of(&self, written: &Registry) -> Registry {
         let graphs = self.loaded.iter().flat_map(|loaded| &loaded.registry.graphs);
@@ -138,7 +197,10 @@ impl Before {
 }
 
 fn broken(problems: &[Problem], files: &[SourceFile]) -> Failure {
-    Failure::new(Exit::Configuration, format_args!("{}{}", render(problems, files), counted(problems)))
+    let is_twice = problems.iter().any(|problem| problem.code == "duplicate");
+    let way_out = if is_twice { "; what stands twice must be taken out of one of the two files" } else { "" };
+    let message = format!("{}{}", render(problems, files), counted(problems));
+    Failure::new(Exit::Configuration, format_args!("{}{way_out}", message.trim_end()))
 }
 
 fn same(one: &Path, other: &Path) -> bool {
@@ -178,6 +240,7 @@ fn tell(notes: &[Note], changes: &[diff::Change]) {
 struct Told<'a> {
     path: &'a Path,
     names: &'a [String],
+    unchanged: &'a [(String, String)],
     notes: &'a [Note],
     changes: &'a [diff::Change],
     problems: &'a [Problem],
@@ -186,20 +249,26 @@ struct Told<'a> {
 
 impl Told<'_> {
     fn show(&self, output: Output, out: &mut dyn Write) -> Result<(), Failure> {
-        let Self { path, names, notes, changes, problems, files } = self;
+        let Self { path, names, unchanged, notes, changes, problems, files } = self;
         let path = path.display().to_string();
         let written = if output == Output::Table {
             tell(notes, changes);
             if !problems.is_empty() {
                 eprintln!("{}{}", render(problems, files), counted(problems));
             }
-            if problems.iter().any(|problem| problem.code == "duplicate") {
-                eprintln!("what another file says of an imported graph is in {path} now: take its [[graph]] out there");
-            }
-            writeln!(out, "{} graphs imported into {path}: {}", names.len(), clean(&names.join(", ")))
+            let imported = match *names {
+                [] => Ok(()),
+                names => writeln!(out, "{} graphs imported into {path}: {}", names.len(), clean(&names.join(", "))),
+            };
+            let mut same = unchanged.iter();
+            imported.and_then(|()| {
+                same.try_for_each(|(name, file)| writeln!(out, "{}", clean(&format!("unchanged: {name} ({file})"))))
+            })
         } else {
-            let report =
-                json!({ "out": path, "graphs": names, "notes": notes, "changes": changes, "problems": problems });
+            let same: Vec<_> = unchanged.iter().map(|(name, file)| json!({ "graph": name, "file": file })).collect();
+            let report = json!({
+                "out": path, "graphs": names, "unchanged": same, "notes": notes, "changes": changes, "problems": problems,
+            });
             writeln!(out, "{report}")
         };
         written.map_err(unwritable)

@@ -309,6 +309,27 @@ mod tests {
     }
 
     #[test]
+    fn a_word_that_no_record_can_have_is_refused_with_those_there_are_before_a_broker_is_asked() {
+        let kafka = "bootstrap_servers=127.0.0.1:1";
+        for (verb, known) in [
+            ("interventions list --status nonsense", "awaiting_approval, provisioning, applied"),
+            ("overrides list --status applied", "active"),
+            ("audit list --entity nonsense", "intervention, override"),
+            ("dlq list --code nonsense", "not_json, not_object"),
+            ("dlq list --topic nonsense", "reflex.events, reflex.events.dlq, reflex.session-commands"),
+            ("dlq list --since nonsense", "RFC 3339"),
+            ("dlq redrive --all --code nonsense", "not_json"),
+        ] {
+            let words = ["reflex", "--set", kafka].into_iter().chain(verb.split(' '));
+            let arguments = Arguments::try_parse_from(words).expect("valid");
+            let resolved = settings::resolve(&arguments.common.flags(), std::iter::empty(), false).expect("settings");
+            let failure = dispatch(arguments.verb, &resolved, &mut Vec::new()).expect_err(verb);
+            assert_eq!(failure.exit, Exit::Usage, "{verb}: {}", failure.message);
+            assert!(failure.message.contains(known), "{verb}: {}", failure.message);
+        }
+    }
+
+    #[test]
     fn every_flag_of_its_own_is_a_setting() {
         let arguments = Arguments::try_parse_from(["reflex", "run", "--http", "x", "-o", "json", "--workers", "1"]);
         let flags = arguments.expect("valid").common.flags();

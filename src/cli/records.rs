@@ -1,7 +1,7 @@
 //! `reflex overrides list | show | lift | force | deny` and `reflex interventions list | show | approve | reject`: what stands on the
 //! compacted topics, and decisions on it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;
 
 use clap::Subcommand;
@@ -9,17 +9,17 @@ use serde_json::Value;
 
 use crate::cli::decide::{Wait, Why, command, decide, operator};
 use crate::cli::exit::{Exit, Failure};
-use crate::cli::failure::unwritable;
+use crate::cli::failure::{known, unwritable};
 use crate::cli::order::{self, Deny, Force};
 use crate::cli::settings::Resolved;
 use crate::cli::settings::model::Output;
-use crate::cli::table::{Table, clean, write_values};
+use crate::cli::table::{Table, clean, few, write_values};
 use crate::engine::Config;
 use crate::engine::operator::orders::{Owner, text};
 use crate::engine::operator::scan::scan;
 use crate::record::command::Verb as Act;
 use crate::record::intervention::{Intervention, InterventionStatus};
-use crate::record::overrides::Override;
+use crate::record::overrides::{Override, OverrideStatus};
 use crate::record::scope::Scope;
 
 /// What to do with overrides.
@@ -98,11 +98,12 @@ impl Filter {
 /// Lists, shows or ends overrides.
 ///
 /// # Errors
-/// Exit 66 for an id that is not there, 69 without broker or topic; those of a decision.
+/// Exit 64 for a status that there is not, 66 for an id that is not there, 69 without broker or topic; those of a decision.
 pub fn overrides(verb: &OverrideVerb, resolved: &Resolved, out: &mut dyn Write) -> Result<Exit, Failure> {
     let found = |config: &Config| Found::read(config, &config.topics.overrides, "override_id");
     match verb {
         OverrideVerb::List(filter) => {
+            known("--status", filter.status.as_deref(), OverrideStatus::WORDS)?;
             let heads =
                 ["override_id", "graph", "scope", "tenant", "mode", "schema_ref", "attempt", "reason", "expires_at"];
             found(&operator(resolved)?)?.list(filter, resolved, &heads, out)
@@ -123,6 +124,9 @@ pub fn overrides(verb: &OverrideVerb, resolved: &Resolved, out: &mut dyn Write) 
 /// # Errors
 /// As [`overrides`]; exit 65 for an intervention that does not wait for a decision.
 pub fn interventions(verb: &InterventionVerb, resolved: &Resolved, out: &mut dyn Write) -> Result<Exit, Failure> {
+    if let InterventionVerb::List(filter) = verb {
+        known("--status", filter.status.as_deref(), InterventionStatus::WORDS)?;
+    }
     let config = operator(resolved)?;
     let found = Found::read(&config, &config.topics.interventions, "intervention_id")?;
     let (act, on) = match verb {
@@ -154,20 +158,23 @@ impl Found {
     /// The last value of each key; tombstones are gone. What is no record is named.
     fn read(config: &Config, topic: &str, id: &'static str) -> Result<Self, Failure> {
         let mut standing: BTreeMap<Vec<u8>, Value> = BTreeMap::new();
-        let mut unreadable = 0;
+        let mut unreadable: BTreeSet<Vec<u8>> = BTreeSet::new();
         scan(config, topic, &mut |record| {
             let key = record.key.unwrap_or_default();
+            unreadable.remove(&key);
             let Some(bytes) = record.value else {
                 standing.remove(&key);
                 return;
             };
             match text(config, &bytes).and_then(|text| serde_json::from_str(&text).ok()) {
                 Some(value) => drop(standing.insert(key, value)),
-                None => unreadable += 1,
+                None => drop(unreadable.insert(key)),
             }
         })?;
-        if unreadable > 0 {
-            eprintln!("{topic}: {unreadable} records that this release cannot read");
+        if !unreadable.is_empty() {
+            let keys: Vec<_> = unreadable.iter().map(|key| String::from_utf8_lossy(key)).collect();
+            let named = few(keys.iter().map(AsRef::as_ref));
+            eprintln!("{topic}: {} records that this release cannot read, under {named}", keys.len());
         }
         let mut values: Vec<Value> = standing.into_values().collect();
         values.sort_by_cached_key(|value| (value["created_at"].to_string(), value[id].to_string()));

@@ -1,6 +1,7 @@
 //! `reflex resolve GRAPH` and `--cases FILE`: what a runtime computes. Makers of clients hold their own resolution against
 //! it: any case in, one line of the answer out.
 
+use std::collections::BTreeMap;
 use std::io::{BufReader, Write};
 use std::path::{Path, PathBuf};
 
@@ -14,11 +15,12 @@ use crate::cli::failure::unwritable;
 use crate::cli::lines::{open, read_line};
 use crate::cli::settings::Resolved;
 use crate::cli::settings::model::Output;
-use crate::cli::table::{Table, clean};
+use crate::cli::table::{Table, clean, few};
 use crate::engine::clock;
 use crate::engine::operator::orders::text;
 use crate::engine::operator::scan::scan;
 use crate::record::time::Timestamp;
+use crate::resolve::precedence::Unusable;
 use crate::resolve::{Applied, Context, OverrideTable, Resolution, explain};
 
 /// Longest line of cases; over: exit 65.
@@ -72,17 +74,44 @@ pub fn run(args: &Args, resolved: &Resolved, out: &mut dyn Write) -> Result<Exit
 fn standing(resolved: &Resolved) -> Result<OverrideTable, Failure> {
     let config = operator(resolved)?;
     let mut table = OverrideTable::new();
-    let mut unused = 0;
+    // By key, while its last record is such a one.
+    let mut unused: BTreeMap<String, &'static str> = BTreeMap::new();
     scan(&config, &config.topics.overrides, &mut |record| {
         let key = String::from_utf8_lossy(&record.key.unwrap_or_default()).into_owned();
         let value = record.value.map(|bytes| text(&config, &bytes).map_or(bytes, String::into_bytes));
         let applied = table.apply_json(&key, value.as_deref());
-        unused += usize::from(matches!(applied, Applied::Undecodable | Applied::Conflict | Applied::Ignored(_)));
+        match why_unused(applied) {
+            Some(why) => drop(unused.insert(key, why)),
+            None => drop(unused.remove(&key)),
+        }
     })?;
-    if unused > 0 {
-        eprintln!("{}: {unused} records that no runtime can use", config.topics.overrides);
+    if let Some(words) = told_unused(&unused) {
+        eprintln!("{}: {words}", config.topics.overrides);
     }
     Ok(table)
+}
+
+/// Why no runtime uses a record.
+fn why_unused(applied: Applied) -> Option<&'static str> {
+    Some(match applied {
+        Applied::Stored | Applied::Removed | Applied::Absent | Applied::Unchanged | Applied::Older => return None,
+        Applied::Undecodable => "not an override",
+        Applied::Conflict => "another one has its attempt and revision",
+        Applied::Ignored(Unusable::Status) => "status is not active",
+        Applied::Ignored(Unusable::Mode) => "unknown mode",
+        Applied::Ignored(Unusable::Kind) => "unknown kind",
+        Applied::Ignored(Unusable::Source) => "only an operator may force or deny",
+        Applied::Ignored(Unusable::Schema) => "no schema",
+        Applied::Ignored(Unusable::Copies) => "copies of one schema differ or are missing",
+        Applied::Ignored(Unusable::Scope) => "unknown kind or dimension of scope",
+    })
+}
+
+fn told_unused(unused: &BTreeMap<String, &'static str>) -> Option<String> {
+    let named: Vec<String> = unused.iter().map(|(key, why)| format!("{why}: {key}")).collect();
+    let records = if named.len() == 1 { "1 record" } else { &format!("{} records", named.len()) };
+    (!named.is_empty())
+        .then(|| format!("{records} that no runtime can use ({})", few(named.iter().map(String::as_str))))
 }
 
 fn context(pairs: &[String]) -> Result<Context, Failure> {
@@ -286,6 +315,24 @@ mod tests {
             let failure = pairs(bad).expect_err("refused");
             assert_eq!(failure.exit, Exit::Usage);
             assert!(failure.message.contains(why), "{}", failure.message);
+        }
+    }
+
+    #[test]
+    fn what_no_runtime_can_use_is_named_the_first_few_and_counted() {
+        assert_eq!(told_unused(&BTreeMap::new()), None);
+        let unused = |keys: &[&str]| -> String {
+            let why = why_unused(Applied::Ignored(Unusable::Schema)).expect("of no use");
+            told_unused(&keys.iter().map(|key| ((*key).to_owned(), why)).collect()).expect("some")
+        };
+        assert_eq!(unused(&["k\u{1b}1"]), "1 record that no runtime can use (no schema: k1)");
+        assert_eq!(
+            unused(&["a", "b", "c", "d", "e"]),
+            "5 records that no runtime can use (no schema: a, no schema: b, no schema: c and 2 more)"
+        );
+        assert!(unused(&[&"x".repeat(5_000)]).len() < 300);
+        for fine in [Applied::Stored, Applied::Removed, Applied::Absent, Applied::Unchanged, Applied::Older] {
+            assert_eq!(why_unused(fine), None);
         }
     }
 }

@@ -6,6 +6,8 @@ use serde_json::Value;
 
 use crate::cli::settings::model::Output;
 
+/// Things that a line about many names.
+const NAMED_MAX: usize = 3;
 /// Longest cell of a table, in characters; the rest is cut.
 const CELL_CHARS_MAX: usize = 120;
 
@@ -47,6 +49,13 @@ impl Table {
         }
         Ok(())
     }
+}
+
+/// Some of many, cleaned and cut, and how many more there are.
+pub fn few<'a>(all: impl ExactSizeIterator<Item = &'a str>) -> String {
+    let more = all.len().saturating_sub(NAMED_MAX);
+    let some: Vec<String> = all.take(NAMED_MAX).map(|text| cut(&clean(text))).collect();
+    if more == 0 { some.join(", ") } else { format!("{} and {more} more", some.join(", ")) }
 }
 
 /// Writes values as one array, or one a line.

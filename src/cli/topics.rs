@@ -99,7 +99,7 @@ pub struct Checked {
     /// Topics that do not exist.
     pub missing: Vec<String>,
     /// Topics that are not as they should be, and how.
-    pub differing: Vec<(String, String)>,
+    pub differing: Vec<(String, Change)>,
     /// What of brokers, replicas and transactions would break a guarantee.
     pub findings: Vec<Finding>,
     /// What the broker did not permit to ask.
@@ -119,7 +119,7 @@ pub fn check(resolved: &Resolved, admin: &Admin) -> Result<Checked, Failure> {
         if changes.contains(&Change::Create) {
             missing.push(spec.name.clone());
         } else {
-            differing.extend(changes.iter().map(|change| (spec.name.clone(), change.to_string())));
+            differing.extend(changes.iter().map(|change| (spec.name.clone(), change.clone())));
         }
     }
     let (findings, hidden) = look_at_cluster(resolved, admin, &topics)?;

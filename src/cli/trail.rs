@@ -11,13 +11,14 @@ use serde_json::{Value, json};
 
 use crate::cli::decide::operator;
 use crate::cli::exit::{Exit, Failure};
-use crate::cli::failure::unwritable;
+use crate::cli::failure::{known, unwritable};
 use crate::cli::settings::Resolved;
 use crate::cli::settings::model::Output;
 use crate::cli::table::{Table, clean, write_values};
 use crate::engine::Config;
 use crate::engine::operator::orders::text;
 use crate::engine::operator::scan::scan;
+use crate::record::audit::Audit;
 
 /// Most records that `list` prints where nothing else is said, the latest.
 const LISTED_MAX: usize = 100;
@@ -136,9 +137,10 @@ impl Latest {
 /// Lists the audit trail.
 ///
 /// # Errors
-/// Exit 69 without broker or topic.
+/// Exit 64 for a kind of entity that there is not, 69 without broker or topic.
 pub fn audit(verb: &AuditVerb, resolved: &Resolved, out: &mut dyn Write) -> Result<Exit, Failure> {
     let AuditVerb::List(args) = verb;
+    known("--entity", args.entity.as_deref(), &Audit::ENTITIES)?;
     let config = operator(resolved)?;
     let owners = Owners::read(&config)?;
     let wanted = |value: &mut Value| {

@@ -37,6 +37,9 @@ pub struct Audit {
 }
 
 impl Audit {
+    /// What [`Self::entity`] can be.
+    pub const ENTITIES: [&'static str; 6] = ["intervention", "override", "escalation", "command", "task", "registry"];
+
     /// blake3 (hex) of this record's canonical JSON.
     #[must_use]
     pub fn hash(&self) -> String {

@@ -10,8 +10,9 @@ use serde::Serialize;
 use serde_json::Value;
 
 use crate::registry::build;
+use crate::registry::diff::{Change, diff};
 use crate::registry::load::Loaded;
-use crate::registry::model::{Graph, Node};
+use crate::registry::model::{Graph, Node, Registry};
 use crate::registry::origin::Origin;
 use crate::registry::problem::{Problem, Reporter, SourceFile};
 use crate::registry::read::Written;
@@ -118,6 +119,23 @@ pub fn merge(
         merged.insert(schema_ref, Imported { graph, expected_runs_per_hour, denied });
     }
     if report.has_errors() { Err(report.into_problems()) } else { Ok((merged, notes)) }
+}
+
+/// What `known` says of a graph otherwise than it would be written; none: it is the same, or not there.
+#[must_use]
+pub fn differences(imported: &Imported, known: &Loaded) -> Vec<Change> {
+    let schema_ref = imported.graph.schema_ref();
+    let Some(graph) = known.registry.graphs.get(&schema_ref) else { return Vec::new() };
+    let alone =
+        |graph: &Graph| Registry { graphs: [(schema_ref.clone(), graph.clone())].into(), ..Registry::default() };
+    let mut changes = diff(Some(&alone(graph)), &alone(&imported.graph));
+    let (from, to) = (known.origins.expected_runs_per_hour.get(&schema_ref).copied(), imported.expected_runs_per_hour);
+    if from != to {
+        let [from, to] = [from, to].map(|runs| runs.map(Value::from));
+        let field = "expected_runs_per_hour".to_owned();
+        changes.push(Change::Changed { table: "graph", name: schema_ref, field, from, to });
+    }
+    changes
 }
 
 /// Adds the graphs of `kept` that were not imported, as they were; one whose name has another active version now is not

@@ -8,8 +8,14 @@ use axum::http::StatusCode;
 /// Limits of the service.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// Connections at a time, and so requests at a time; over: a new one is told 503 and closed.
+    /// Connections at a time, and so requests at a time; over: a new one takes the place of the one that is longest
+    /// without a whole head, if that is due (`head_patience`), else a spare one (`spare_max`).
     pub connections_max: usize,
+    /// Until a connection without a whole head can lose its place; over, and a newcomer finds none: it is closed.
+    pub head_patience: Duration,
+    /// Connections beyond `connections_max` at a time, each for `header_timeout` at most and one request: health and
+    /// metrics are answered, all else is told 503; over: the oldest of them is closed.
+    pub spare_max: usize,
     /// Until the head of a request is complete, the wait for a next one and a TLS handshake included; over: the
     /// connection is closed.
     pub header_timeout: Duration,
@@ -34,6 +40,8 @@ pub struct Limits {
     pub wait_max: Duration,
     /// Long polls and streams at a time; over: 503.
     pub waiting_max: usize,
+    /// Long polls and streams at a time of one client (a token, else an address); over: 429.
+    pub waiting_per_client_max: usize,
     /// Body of a request with events; over: 413.
     pub events_bytes_max: usize,
     /// Events in a request; over: 413.
@@ -56,6 +64,8 @@ impl Default for Limits {
     fn default() -> Self {
         Self {
             connections_max: 512,
+            head_patience: Duration::from_millis(500),
+            spare_max: 64,
             header_timeout: Duration::from_secs(5),
             request_timeout: Duration::from_secs(10),
             write_timeout: Duration::from_secs(10),
@@ -67,6 +77,7 @@ impl Default for Limits {
             clients_max: 10_000,
             wait_max: Duration::from_secs(25),
             waiting_max: 384,
+            waiting_per_client_max: 256,
             events_bytes_max: 2_097_152,
             events_max: 1000,
             publishing_max: 32,
@@ -107,6 +118,10 @@ pub struct Served {
 pub enum Limit {
     /// `connections_max`.
     Connections,
+    /// `head_patience`.
+    Patience,
+    /// `spare_max`.
+    Spare,
     /// `header_timeout`.
     Header,
     /// `request_timeout`.
@@ -125,6 +140,8 @@ pub enum Limit {
     Clients,
     /// `waiting_max`.
     Waiting,
+    /// `waiting_per_client_max`.
+    Share,
     /// `publishing_max`.
     Publishing,
     /// `commands_max`.
@@ -138,8 +155,10 @@ pub enum Limit {
 }
 
 impl Limit {
-    const ALL: [(Self, &str); 15] = [
+    const ALL: [(Self, &str); 18] = [
         (Self::Connections, "connections_max"),
+        (Self::Patience, "head_patience"),
+        (Self::Spare, "spare_max"),
         (Self::Header, "header_timeout"),
         (Self::Request, "request_timeout"),
         (Self::Write, "write_timeout"),
@@ -149,6 +168,7 @@ impl Limit {
         (Self::Rate, "rate_per_second_max"),
         (Self::Clients, "clients_max"),
         (Self::Waiting, "waiting_max"),
+        (Self::Share, "waiting_per_client_max"),
         (Self::Publishing, "publishing_max"),
         (Self::Commands, "commands_max"),
         (Self::Changes, "changes_kept_max"),

@@ -20,15 +20,14 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 use tokio_io_timeout::TimeoutStream;
 
+use crate::serve::places::{Lost, Place, Places};
+use crate::serve::problem::Problem;
 use crate::serve::{Connection, Hosts, Limit, Limits, Part, ServeError, Served, Tls, compose};
 
-/// What a client over the limit gets. It has not been read, so it is only said, not negotiated.
-const BUSY: &[u8] =
-    b"HTTP/1.1 503 Service Unavailable\r\ncontent-length: 0\r\nretry-after: 1\r\nconnection: close\r\n\r\n";
 /// Pause after the system refused a connection, which happens when there are no file descriptors left.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
@@ -93,14 +92,18 @@ impl Bound {
     pub fn serve(self, parts: impl IntoIterator<Item = Part>) -> Result<Server, ServeError> {
         let address = self.address;
         let failed = |error: Error| ServeError::System { address: address.to_string(), words: error.to_string() };
-        let router = compose(parts, self.hosts.clone());
+        let parts: Vec<Part> = parts.into_iter().collect();
+        let vital = parts.iter().filter(|part| part.is_vital).cloned();
+        let busy = Problem::busy("every place is taken: only health and metrics are answered");
+        let spare = compose(vital, self.hosts.clone(), busy);
+        let router = compose(parts, self.hosts, Problem::not_found("no such page"));
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(failed)?;
         let listener = {
             let _entered = runtime.enter();
             tokio::net::TcpListener::from_std(self.listener).map_err(failed)?
         };
         let (stop, stopped) = watch::channel(());
-        let accepting = Accepting { router, limits: self.limits, served: self.served, tls: self.tls, stopped };
+        let accepting = Accepting { router, spare, limits: self.limits, served: self.served, tls: self.tls, stopped };
         let run = move || {
             runtime.block_on(accepting.run(listener));
             // A command under way ends by itself: its outcome is in the log.
@@ -145,6 +148,8 @@ impl Drop for Server {
 #[derive(Clone)]
 struct Accepting {
     router: Router,
+    /// In spare places.
+    spare: Router,
     limits: Limits,
     served: Arc<Served>,
     tls: Option<Tls>,
@@ -153,7 +158,9 @@ struct Accepting {
 
 impl Accepting {
     async fn run(mut self, listener: tokio::net::TcpListener) {
-        let places = Arc::new(Semaphore::new(self.limits.connections_max));
+        let places = Places::new(&self.limits, &self.served);
+        // Each connection holds one end: when all are gone, the other one knows.
+        let (open, mut closed) = mpsc::channel::<()>(1);
         loop {
             let accepted = tokio::select! {
                 accepted = listener.accept() => accepted,
@@ -164,50 +171,62 @@ impl Accepting {
                 sleep(ACCEPT_PAUSE).await;
                 continue;
             };
-            let Ok(place) = Arc::clone(&places).try_acquire_owned() else {
-                self.served.reached(Limit::Connections);
-                // Whether it hears of it is its own matter.
-                let _ = stream.try_write(BUSY);
-                continue;
-            };
             self.served.connections.fetch_add(1, Ordering::Relaxed);
-            tokio::spawn(self.clone().connection(stream, peer, place));
+            let (place, lost) = places.take(Instant::now());
+            let (connection, open) = (self.clone().connection(stream, peer, place, lost), open.clone());
+            tokio::spawn(async move {
+                connection.await;
+                drop(open);
+            });
         }
-        drop(listener);
-        // All places free: nobody is served any more.
-        let all = u32::try_from(self.limits.connections_max).unwrap_or(u32::MAX);
-        let _ = timeout(Server::GRACE, places.acquire_many(all)).await;
+        drop((listener, open));
+        let _ = timeout(Server::GRACE, closed.recv()).await;
     }
 
     /// One connection to its end, which always comes.
-    async fn connection(self, stream: TcpStream, peer: SocketAddr, place: OwnedSemaphorePermit) {
+    async fn connection(self, stream: TcpStream, peer: SocketAddr, place: Place, lost: Lost) {
         let Ok(local) = stream.local_addr() else { return };
         // Answers are small: none waits for the next.
         let _ = stream.set_nodelay(true);
-        let until = Instant::now() + self.limits.connection_age_max;
+        let (now, is_spare) = (Instant::now(), place.is_spare());
+        let until = now + if is_spare { self.limits.header_timeout } else { self.limits.connection_age_max };
         let connection = Connection { local, peer, until, stopped: self.stopped.clone() };
         self.served.open.fetch_add(1, Ordering::Relaxed);
         let served = Arc::clone(&self.served);
+        tokio::select! {
+            biased;
+            _ = lost => {}
+            () = sleep_until(until), if is_spare => served.reached(Limit::Header),
+            () = self.secured(stream, connection, &place) => {}
+        }
+        served.open.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    async fn secured(self, stream: TcpStream, connection: Connection, place: &Place) {
         let mut stream = TimeoutStream::new(stream);
         stream.set_write_timeout(Some(self.limits.write_timeout));
         let stream = Box::pin(stream);
         match self.tls.clone() {
-            None => self.exchange(stream, connection).await,
+            None => self.exchange(stream, connection, place).await,
             Some(tls) => match timeout(self.limits.header_timeout, tls.accept(stream)).await {
-                Ok(Ok(stream)) => self.exchange(stream, connection).await,
+                Ok(Ok(stream)) => self.exchange(stream, connection, place).await,
                 // It does not speak TLS: there is no language to tell it in.
                 Ok(Err(_)) => {}
                 Err(_) => self.served.reached(Limit::Header),
             },
         }
-        served.open.fetch_sub(1, Ordering::Relaxed);
-        drop(place);
     }
 
-    async fn exchange(mut self, stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static, connection: Connection) {
-        let until = connection.until;
-        let service = TowerToHyperService::new(self.router);
+    async fn exchange(
+        mut self,
+        stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
+        connection: Connection,
+        place: &Place,
+    ) {
+        let (until, is_spare) = (connection.until, place.is_spare());
+        let service = TowerToHyperService::new(if is_spare { self.spare } else { self.router });
         let service = service_fn(move |mut request: Request<Incoming>| {
+            place.heard();
             request.extensions_mut().insert(connection.clone());
             let answer = service.call(request);
             async move {
@@ -223,6 +242,7 @@ impl Accepting {
                 .header_read_timeout(self.limits.header_timeout)
                 .max_buf_size(self.limits.head_bytes_max)
                 .max_headers(self.limits.headers_max)
+                .keep_alive(!is_spare)
                 .serve_connection(TokioIo::new(stream), service)
         );
         // What goes wrong on a connection is the client's doing, or its end; there is nobody to tell.

@@ -3,6 +3,7 @@
 //!
 //! ```text
 //!  listener ── bound before anything else starts; its own accept loop, with limits; tls
+//!  places ──── of connections; some are kept for health and metrics
 //!  guard ───── names under which this process may be addressed; foreign pages
 //!  access, rate  who may do what, and how often
 //!  operations  /livez /readyz /startupz /metrics
@@ -13,8 +14,8 @@
 //!
 //! A router is put together from parts: each gives its routes, [`compose`] puts the guards around all of them.
 //!
-//! Invariant: whatever a client does or leaves undone, it holds one of `connections_max` places for a bounded time
-//! (`tests/serve.rs`).
+//! Invariant: whatever a client does or leaves undone, it holds one of `connections_max` places for a bounded time,
+//! and health and metrics are answered meanwhile (`tests/serve.rs`).
 
 pub mod access;
 pub mod api;
@@ -24,6 +25,7 @@ mod limits;
 mod listener;
 pub mod metrics;
 pub mod operations;
+mod places;
 pub mod problem;
 mod process;
 mod rate;
@@ -45,6 +47,7 @@ use tower_http::timeout::TimeoutLayer;
 pub use guard::Hosts;
 pub use limits::{Limit, Limits, Served};
 pub use listener::{Bound, Server};
+use problem::Problem;
 pub use tls::Tls;
 
 /// Why there is no service.
@@ -96,18 +99,25 @@ pub enum ServeError {
 }
 
 /// Routes that belong together, with limits of their own.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Part {
     router: Router,
     body_bytes_max: usize,
     timeout: Duration,
+    is_vital: bool,
 }
 
 impl Part {
     /// Routes with the limits of all.
     #[must_use]
     pub fn new(router: Router, limits: &Limits) -> Self {
-        Self { router, body_bytes_max: limits.body_bytes_max, timeout: limits.request_timeout }
+        Self { router, body_bytes_max: limits.body_bytes_max, timeout: limits.request_timeout, is_vital: false }
+    }
+
+    /// Answered in spare places too: it must be quick, and short.
+    #[must_use]
+    pub fn vital(self) -> Self {
+        Self { is_vital: true, ..self }
     }
 
     /// With another limit for bodies.
@@ -123,8 +133,9 @@ impl Part {
     }
 }
 
-/// One service from the routes of its parts: guarded, bounded, without caches and guesses of browsers.
-pub fn compose(parts: impl IntoIterator<Item = Part>, hosts: Hosts) -> Router {
+/// One service from the routes of its parts: guarded, bounded, without caches and guesses of browsers. `otherwise` is
+/// what any other route is answered.
+fn compose(parts: impl IntoIterator<Item = Part>, hosts: Hosts, otherwise: Problem) -> Router {
     let layered = parts.into_iter().map(|part| {
         part.router
             .layer(RequestBodyLimitLayer::new(part.body_bytes_max))
@@ -133,7 +144,7 @@ pub fn compose(parts: impl IntoIterator<Item = Part>, hosts: Hosts) -> Router {
     let routes = layered.fold(Router::new(), Router::merge);
     let fixed = |name: HeaderName, value| SetResponseHeaderLayer::if_not_present(name, HeaderValue::from_static(value));
     routes
-        .fallback(|| async { StatusCode::NOT_FOUND })
+        .fallback(move || std::future::ready(otherwise.clone()))
         .layer(middleware::from_fn(move |request, next| guard::check(hosts.clone(), request, next)))
         .layer(fixed(header::X_CONTENT_TYPE_OPTIONS, "nosniff"))
         .layer(fixed(header::CACHE_CONTROL, "no-store"))

@@ -113,7 +113,7 @@ fn an_override_is_ordered_for_a_cohort_survives_a_restart_and_is_lifted() {
     let whole = ended(&["overrides", "deny", "order_graph", "--ttl", "2s"], 0);
     assert!(whole.contains("deny order_graph: done by 1 of 1 tasks"), "{whole}");
     let refused = ended(&["overrides", "force", "refund_graph", "x:v1", "--ttl", "30days"], 1);
-    assert!(refused.contains("limit:operator_override_ms_max"), "{refused}");
+    assert!(refused.contains("limit:operator_override_ms_max: at most 604800000 ms = 7days"), "{refused}");
     ended(&["overrides", "force", "refund_graph"], 64);
     ended(&["overrides", "force", "refund_graph", "x:v1", "--where", "session_id=s"], 64);
     running.kill9();

@@ -61,24 +61,6 @@ fn a_connection_ends_at_its_age_whatever_it_does() {
 }
 
 #[test]
-fn connections_over_the_limit_are_told_so() {
-    let limits = Limits { connections_max: 2, ..Limits::default() };
-    let service = Service::new(limits);
-    let mut held = Vec::new();
-    for _ in 0..2 {
-        let mut stream = service.connect();
-        stream.write_all(b"GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n").expect("said");
-        held.push(stream);
-    }
-    // They are served, in order, so those before have their places.
-    let mut third = service.connect();
-    assert_eq!(Answer::parse(&rest(&mut third)).status, 503);
-    drop(held);
-    let again = std::iter::repeat_with(|| service.get("/metrics")).find(|answer| answer.status == 200).expect("served");
-    assert!(reached(&again, "connections_max") >= 1.0);
-}
-
-#[test]
 fn a_name_that_is_not_ours_is_refused() {
     let service = Service::new(Limits::default());
     let address = service.server.address();

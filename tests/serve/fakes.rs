@@ -117,7 +117,7 @@ impl Served {
         let api = Api::new((Arc::clone(&board), Arc::clone(&counts)), access, limits, input, ways);
         let monitor = Arc::new(Monitor::new(0, Bounds::default(), &Arc::default()));
         let operations = operations::routes(monitor, Some(Arc::clone(&board)), counts);
-        let parts = std::iter::once(Part::new(operations, &limits)).chain(api.parts());
+        let parts = std::iter::once(Part::new(operations, &limits).vital()).chain(api.parts());
         Self { board, publisher, orders, server: bound.serve(parts).expect("a service") }
     }
 

@@ -29,7 +29,7 @@ impl Service {
         let monitor = Arc::new(Monitor::new(1, Bounds::default(), &stop));
         let bound = Bound::new("127.0.0.1:0", "reflex.internal", limits).expect("a port");
         let operations = operations::routes(Arc::clone(&monitor), None, Arc::clone(bound.served()));
-        let parts = [operations, further].map(|router| Part::new(router, &limits));
+        let parts = [Part::new(operations, &limits).vital(), Part::new(further, &limits)];
         let server = bound.serve(parts).expect("a service");
         Self { monitor, stop, server }
     }

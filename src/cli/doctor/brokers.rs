@@ -12,10 +12,13 @@ use crate::engine::EngineError;
 use crate::engine::cluster::acls::{Acl, Principal, Resource, needed};
 use crate::engine::cluster::admin::{Admin, Configs};
 use crate::engine::cluster::findings::TRANSACTION_STATE;
+use crate::engine::cluster::topics::Change;
 
 const BROKERS: &str = "brokers";
 const TOPICS: &str = "topics";
 const PERMISSIONS: &str = "permissions";
+/// Names in a line about many.
+const NAMED_MAX: usize = 3;
 /// A broker that knows this setting is of this release or later.
 const KNOWN_SINCE: (&str, &str) = ("transaction.partition.verification.enable", "3.6");
 
@@ -66,7 +69,7 @@ pub fn topics(resolved: &Resolved) -> Vec<Line> {
     let asked = admin(resolved).and_then(|admin| {
         let unseen = unseen(&admin.permitted(&names)?);
         if unseen.is_empty() {
-            return topics::check(resolved, &admin).map(lines_of);
+            return topics::check(resolved, &admin).map(|checked| lines_of(checked, resolved.settings.dev));
         }
         let all: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
         let there = admin.existing(&all)?;
@@ -94,8 +97,8 @@ fn unseen(permitted: &BTreeMap<String, BTreeSet<&'static str>>) -> BTreeSet<Stri
 
 fn lines_of_seen(missing: Vec<String>, unseen: &BTreeSet<String>) -> Vec<Line> {
     let checked = Checked { missing, differing: Vec::new(), findings: Vec::new(), hidden: Vec::new(), count: 0 };
-    let missing = lines_of(checked).into_iter().filter(|line| line.state == State::Failed);
-    let some: Vec<&str> = unseen.iter().take(3).map(String::as_str).collect();
+    let missing = lines_of(checked, true).into_iter().filter(|line| line.state == State::Failed);
+    let some: Vec<&str> = unseen.iter().take(NAMED_MAX).map(String::as_str).collect();
     let more = if unseen.len() > some.len() { ", …" } else { "" };
     let words = format!("not checked: this principal may not see {} topics: {}{more}", unseen.len(), some.join(", "));
     missing
@@ -103,24 +106,60 @@ fn lines_of_seen(missing: Vec<String>, unseen: &BTreeSet<String>) -> Vec<Line> {
         .collect()
 }
 
-fn lines_of(checked: Checked) -> Vec<Line> {
+/// Equal things once, each with whom it is about, in the order of the first of each.
+fn grouped<T: PartialEq>(all: impl Iterator<Item = (T, String)>) -> Vec<(T, Vec<String>)> {
+    let mut groups: Vec<(T, Vec<String>)> = Vec::new();
+    for (what, whom) in all {
+        match groups.iter_mut().find(|(other, _)| *other == what) {
+            Some((_, whole)) => whole.push(whom),
+            None => groups.push((what, vec![whom])),
+        }
+    }
+    groups
+}
+
+/// One by its name, more by their number and some of their names.
+fn named(names: &[String], kind: &str) -> String {
+    match names {
+        [one] => one.clone(),
+        _ => {
+            let more = if names.len() > NAMED_MAX { ", …" } else { "" };
+            let some = names.iter().take(NAMED_MAX).map(String::as_str).collect::<Vec<_>>().join(", ");
+            format!("{} {kind} ({some}{more})", names.len())
+        }
+    }
+}
+
+/// Whether it is about how many copies of a record there are.
+fn is_of_copies(change: &Change) -> bool {
+    match change {
+        Change::Replication { .. } => true,
+        Change::Configure { key, .. } => key == "min.insync.replicas",
+        Change::Create | Change::Partitions { .. } => false,
+    }
+}
+
+/// `dev`: whether one copy of everything is enough.
+fn lines_of(checked: Checked, dev: bool) -> Vec<Line> {
     const APPLY: &str = "`reflex topics apply` creates and configures; `reflex topics plan` says what it would do";
+    const DEV: &str = "one copy is enough on a single broker to try things on: --dev (dev = true) asks for no more; else \
+                       `reflex topics plan` says what to do";
     let mut lines = Vec::new();
     if !checked.missing.is_empty() {
         let words = format!("{} missing: {}", checked.missing.len(), checked.missing.join(", "));
         lines.push(Line::failed(TOPICS, Exit::Unavailable, words).remedy(APPLY));
     }
-    for (topic, change) in checked.differing {
-        lines.push(Line::warning(TOPICS, format_args!("{topic}: {change}")).remedy(APPLY));
+    let differing = checked.differing.into_iter().map(|(topic, change)| ((change.to_string(), change), topic));
+    for ((words, change), topics) in grouped(differing) {
+        let line = Line::warning(TOPICS, format_args!("{}: {words}", named(&topics, "topics")));
+        lines.push(if is_of_copies(&change) && !dev { line.remedy(DEV) } else { line.remedy(APPLY) });
     }
-    for finding in checked.findings {
-        let words = format!("{} {}", finding.place, finding.words);
-        let line = if finding.is_grave {
-            Line::failed(TOPICS, Exit::Configuration, words)
-        } else {
-            Line::warning(TOPICS, words)
-        };
-        lines.push(line.remedy(finding.remedy));
+    let findings = checked.findings.into_iter().map(|it| ((it.is_grave, it.words, it.remedy), it.place));
+    for ((is_grave, words, remedy), places) in grouped(findings) {
+        let words = format!("{} {words}", named(&places, "places"));
+        let line =
+            if is_grave { Line::failed(TOPICS, Exit::Configuration, words) } else { Line::warning(TOPICS, words) };
+        lines.push(line.remedy(remedy));
     }
     lines.extend(checked.hidden.into_iter().map(|words| Line::warning(TOPICS, format_args!("not checked: {words}"))));
     if lines.is_empty() {
@@ -234,6 +273,44 @@ mod tests {
     }
 
     #[test]
+    fn what_is_said_of_many_topics_is_said_once_with_one_hint() {
+        use crate::engine::cluster::findings::Finding;
+        let [few, lax] = [
+            Change::Replication { is: 1, wanted: 3 },
+            Change::Configure { key: "min.insync.replicas".into(), is: "1".into(), wanted: "2".into() },
+        ];
+        let other = Change::Configure { key: "cleanup.policy".into(), is: "delete".into(), wanted: "compact".into() };
+        let names: Vec<String> = (0..17).map(|number| format!("t{number}")).collect();
+        let both = names.iter().flat_map(|name| [(name.clone(), few.clone()), (name.clone(), lax.clone())]);
+        let finding =
+            |place: &str| Finding { is_grave: true, place: place.into(), words: "has w".into(), remedy: "r".into() };
+        let lines = |dev: bool| {
+            let checked = Checked {
+                missing: Vec::new(),
+                differing: both.clone().chain([("t3".to_owned(), other.clone())]).collect(),
+                findings: ["broker 1", "broker 2", "broker 3"].map(finding).into(),
+                hidden: Vec::new(),
+                count: 17,
+            };
+            lines_of(checked, dev)
+        };
+        let told = lines(false);
+        let words: Vec<&str> = told.iter().map(|line| line.words.as_str()).collect();
+        assert_eq!(
+            words,
+            [
+                "17 topics (t0, t1, t2, …): has 1 replicas instead of 3; not changed: data would move",
+                "17 topics (t0, t1, t2, …): set min.insync.replicas=2 (is 1)",
+                "t3: set cleanup.policy=compact (is delete)",
+                "3 places (broker 1, broker 2, broker 3) has w",
+            ]
+        );
+        let says_dev = |line: &Line| line.remedy.as_ref().is_some_and(|remedy| remedy.contains("--dev"));
+        assert_eq!(told.iter().map(says_dev).collect::<Vec<_>>(), [true, true, false, false]);
+        assert!(lines(true).iter().all(|line| !says_dev(line)), "it is said already");
+    }
+
+    #[test]
     fn missing_topics_fail_and_grave_findings_are_configuration() {
         use crate::engine::cluster::findings::Finding;
         let checked = |missing: &[&str], is_grave: Option<bool>| Checked {
@@ -246,7 +323,8 @@ mod tests {
             hidden: Vec::new(),
             count: 17,
         };
-        let states = |checked| lines_of(checked).into_iter().map(|line| (line.state, line.exit)).collect::<Vec<_>>();
+        let states =
+            |checked| lines_of(checked, false).into_iter().map(|line| (line.state, line.exit)).collect::<Vec<_>>();
         assert_eq!(states(checked(&[], None)), [(State::Ok, Exit::Done)]);
         assert_eq!(states(checked(&["a"], None)), [(State::Failed, Exit::Unavailable)]);
         assert_eq!(states(checked(&[], Some(true))), [(State::Failed, Exit::Configuration)]);

@@ -52,10 +52,12 @@ pub struct Settings {
     pub http: String,
     /// Names, separated by commas, by which requests may address the HTTP service, besides `localhost` and its addresses.
     pub http_hosts: String,
-    /// Connections to the HTTP service at a time; over: 503.
+    /// Connections to the HTTP service at a time; over: health and metrics are answered, all else 503.
     pub http_connections_max: u32,
     /// Long polls and streams at a time; over: 503.
     pub http_waiting_max: u32,
+    /// Long polls and streams at a time of one client; over: 429.
+    pub http_waiting_per_client_max: u32,
     /// Requests a second of one client; over: 429.
     pub http_rate_per_second_max: u32,
     /// File of tokens and roles; empty: none.
@@ -113,6 +115,7 @@ impl Default for Settings {
             http_hosts: String::new(),
             http_connections_max: 512,
             http_waiting_max: 384,
+            http_waiting_per_client_max: 256,
             http_rate_per_second_max: 5000,
             http_tokens: String::new(),
             http_open: false,

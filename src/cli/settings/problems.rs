@@ -54,6 +54,7 @@ pub fn problems(resolved: &Resolved) -> Vec<String> {
         ("batch_events_max", u64::from(settings.batch_events_max)),
         ("http_connections_max", u64::from(settings.http_connections_max)),
         ("http_waiting_max", u64::from(settings.http_waiting_max)),
+        ("http_waiting_per_client_max", u64::from(settings.http_waiting_per_client_max)),
         ("http_rate_per_second_max", u64::from(settings.http_rate_per_second_max)),
     ] {
         if number == 0 {
@@ -62,6 +63,9 @@ pub fn problems(resolved: &Resolved) -> Vec<String> {
     }
     if settings.http_waiting_max > settings.http_connections_max {
         refuse("http_waiting_max", "more than http_connections_max: those who ask quickly need a place too");
+    }
+    if settings.http_waiting_per_client_max > settings.http_waiting_max {
+        refuse("http_waiting_per_client_max", "more than http_waiting_max: it would bound nobody");
     }
     if settings.http_tls_certificate.is_empty() != settings.http_tls_key.is_empty() {
         refuse("http_tls_key", "certificate and key go together");

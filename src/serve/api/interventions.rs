@@ -16,6 +16,7 @@ use crate::serve::api::Api;
 use crate::serve::api::query::Query;
 use crate::serve::board::{Board, Kept};
 use crate::serve::problem::Problem;
+use crate::serve::rate::Client;
 
 /// An intervention and its override are one transaction on two topics: what comes first waits this long for the other,
 /// which may have ended already.
@@ -24,10 +25,11 @@ const OVERRIDE_WAIT: Duration = Duration::from_millis(500);
 /// GET.
 ///
 /// # Errors
-/// 400, 503.
+/// 400, 429, 503.
 pub async fn interventions(
     State(api): State<Arc<Api>>,
     mut connection: Connection,
+    client: Client,
     mut query: Query,
 ) -> Result<Response, Problem> {
     let wait = query.seconds("wait", api.limits.wait_max)?;
@@ -42,7 +44,7 @@ pub async fn interventions(
     if wait.is_zero() {
         return Ok(answer(board, &wanted.found(board)));
     }
-    let _place = api.wait()?;
+    let _place = api.waiters.admit(&client)?;
     let (waker, deadline) = (board.waker(&wanted.session_id), Instant::now() + wait);
     let mut alone_since = None;
     loop {

@@ -16,6 +16,7 @@ mod query;
 mod resolve;
 mod seams;
 mod stream;
+mod waiting;
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -28,16 +29,17 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Extension, Router};
 use serde::de::DeserializeOwned;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::Semaphore;
 
 use crate::record::codec::Schemas;
 use crate::serve::access::{Access, Actor};
 use crate::serve::board::Board;
 use crate::serve::problem::Problem;
 use crate::serve::rate::{Client, Rates};
-use crate::serve::{Connection, Limit, Limits, Part, Served};
+use crate::serve::{Connection, Limits, Part, Served};
 use commands::Desk;
 pub use seams::{Answers, Awaited, KafkaOrders, Orders, Publisher, Told};
+use waiting::Waiters;
 
 /// The description of everything that is served.
 pub const DESCRIPTION: &str = include_str!("../../../schemas/openapi.json");
@@ -52,7 +54,7 @@ pub struct Api {
     input: Input,
     publisher: Arc<dyn Publisher>,
     desk: Desk,
-    waiting: Arc<Semaphore>,
+    waiters: Arc<Waiters>,
     publishing: Arc<Semaphore>,
 }
 
@@ -78,7 +80,7 @@ impl Api {
         Arc::new(Self {
             rates: Rates::new(&limits, &served),
             desk: Desk::new(&limits, orders),
-            waiting: Arc::new(Semaphore::new(limits.waiting_max)),
+            waiters: Waiters::new(&limits, &served),
             publishing: Arc::new(Semaphore::new(limits.publishing_max)),
             board,
             access,
@@ -120,28 +122,6 @@ impl Api {
     fn board(&self) -> Result<&Arc<Board>, Problem> {
         if self.board.is_ready() { Ok(&self.board) } else { Err(Problem::not_ready()) }
     }
-
-    /// A place among those who wait.
-    fn wait(self: &Arc<Self>) -> Result<Waiting, Problem> {
-        let Ok(place) = Arc::clone(&self.waiting).try_acquire_owned() else {
-            self.served.reached(Limit::Waiting);
-            return Err(Problem::busy("too many long polls and streams"));
-        };
-        self.served.waiting.fetch_add(1, Ordering::Relaxed);
-        Ok(Waiting { served: Arc::clone(&self.served), _place: place })
-    }
-}
-
-/// A place among those who wait; it is free again when dropped.
-struct Waiting {
-    served: Arc<Served>,
-    _place: OwnedSemaphorePermit,
-}
-
-impl Drop for Waiting {
-    fn drop(&mut self) {
-        self.served.waiting.fetch_sub(1, Ordering::Relaxed);
-    }
 }
 
 /// Who asks, and whether it may ask now.
@@ -149,8 +129,11 @@ async fn entry(State(api): State<Arc<Api>>, mut request: Request, next: Next) ->
     let actor = api.access.actor(request.headers());
     let named = actor.as_ref().ok().and_then(|actor| actor.name.clone()).map(Client::Token);
     let address = || request.extensions().get::<Connection>().map(|connection| Client::at(connection.peer.ip()));
-    if named.or_else(address).is_some_and(|client| !api.rates.admits(&client)) {
-        return Problem::rate_limited("too many requests of this client").into_response();
+    if let Some(client) = named.or_else(address) {
+        if !api.rates.admits(&client) {
+            return Problem::rate_limited("too many requests of this client").into_response();
+        }
+        request.extensions_mut().insert(client);
     }
     let response = match actor {
         Err(problem) => problem.into_response(),
@@ -171,6 +154,15 @@ impl<S: Send + Sync> FromRequestParts<S> for Actor {
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
         let found = Extension::<Self>::from_request_parts(parts, state).await;
         found.map(|found| found.0).map_err(|_| Problem::unauthorized("nobody asks"))
+    }
+}
+
+impl<S: Send + Sync> FromRequestParts<S> for Client {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
+        let found = Extension::<Self>::from_request_parts(parts, state).await;
+        found.map(|found| found.0).map_err(|_| Problem::bad_request("no client"))
     }
 }
 

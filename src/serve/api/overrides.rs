@@ -16,6 +16,7 @@ use crate::serve::api::Api;
 use crate::serve::api::query::Query;
 use crate::serve::board::{Change, Since};
 use crate::serve::problem::Problem;
+use crate::serve::rate::Client;
 
 /// Records of one piece of an answer: a large one is never in memory whole.
 const PIECE: usize = 256;
@@ -23,10 +24,11 @@ const PIECE: usize = 256;
 /// GET.
 ///
 /// # Errors
-/// 400, 503.
+/// 400, 429, 503.
 pub async fn overrides(
     State(api): State<Arc<Api>>,
     mut connection: Connection,
+    client: Client,
     mut query: Query,
 ) -> Result<Response, Problem> {
     let (after, graph) = (query.take("after"), query.take("graph"));
@@ -37,7 +39,7 @@ pub async fn overrides(
         let (cursor, everything) = board.everything();
         return Ok(answer(&cursor, true, everything, graph));
     };
-    let _place = (!wait.is_zero()).then(|| api.wait()).transpose()?;
+    let _place = (!wait.is_zero()).then(|| api.waiters.admit(&client)).transpose()?;
     let (mut news, deadline) = (board.watch(), Instant::now() + wait);
     loop {
         // What comes from here on is seen as a change.

@@ -22,11 +22,13 @@ use futures_util::stream::unfold;
 use tokio::sync::watch;
 use tokio::time::sleep_until;
 
+use crate::serve::api::Api;
 use crate::serve::api::overrides::{is_of, write};
 use crate::serve::api::query::Query;
-use crate::serve::api::{Api, Waiting};
+use crate::serve::api::waiting::Waiting;
 use crate::serve::board::{Board, Change, Since};
 use crate::serve::problem::Problem;
+use crate::serve::rate::Client;
 use crate::serve::{Connection, Limit};
 
 /// A line that says nothing, so that both sides notice when the other is gone.
@@ -35,10 +37,11 @@ const KEEP_ALIVE: Duration = Duration::from_secs(15);
 /// GET.
 ///
 /// # Errors
-/// 400, 503.
+/// 400, 429, 503.
 pub async fn stream(
     State(api): State<Arc<Api>>,
     connection: Connection,
+    client: Client,
     headers: HeaderMap,
     mut query: Query,
 ) -> Result<Response, Problem> {
@@ -46,7 +49,7 @@ pub async fn stream(
     query.end()?;
     let last = headers.get("last-event-id").and_then(|id| id.to_str().ok()).map(str::to_owned);
     let board = Arc::clone(api.board()?);
-    let place = api.wait()?;
+    let place = api.waiters.admit(&client)?;
     let mut reader = Reader {
         changed: board.watch(),
         board,
