@@ -19,7 +19,7 @@ use harness::{Broker, child, jars, ports};
 
 const TOPICS: &str = "org.apache.kafka.tools.TopicCommand";
 const CLUSTER: &str = "org.apache.kafka.tools.ClusterTool";
-const SOON: Duration = Duration::from_secs(10);
+const SOON: Duration = Duration::from_mins(1);
 
 #[test]
 fn starts_and_answers() {

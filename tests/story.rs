@@ -162,7 +162,7 @@ fn read(bootstrap: &str, count: usize) -> Vec<Value> {
         }
     }
     consumer.assign(&wanted).expect("assigned");
-    let patience = Instant::now() + Duration::from_secs(40);
+    let patience = Instant::now() + Duration::from_mins(2);
     let mut records = Vec::new();
     // A little longer than needed: one record too many must be seen.
     let mut settled = None;

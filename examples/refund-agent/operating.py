@@ -6,7 +6,7 @@ import json
 import subprocess
 import time
 from collections.abc import Iterator
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from typing import Any
 
 from confluent_kafka import Consumer, TopicPartition
@@ -46,6 +46,12 @@ class Topics:
         finally:
             reader.close()
 
+    def end_of(self, region: str) -> datetime:
+        """When the override of a region ends."""
+        records = [record for _, record in self.read("reflex.overrides") if record is not None]
+        (ends,) = {record["expires_at"] for record in records if record["scope"].get("region") == region}
+        return datetime.fromisoformat(ends)
+
 
 class Operator:
     """Decides by the verbs of the program, as a person would."""
@@ -58,11 +64,9 @@ class Operator:
         done = subprocess.run([*self._verb, *verb, *self._why], check=True, stdout=subprocess.PIPE, text=True)
         return done.stdout
 
-    def force(self, region: str, seconds: int) -> datetime:
-        """Forces the degraded graph in a region; a moment before it ends."""
-        began = datetime.now(UTC)
+    def force(self, region: str, seconds: int) -> None:
+        """Forces the degraded graph in a region."""
         self._decide("force", "refund_graph", DEGRADED, "--where", f"region={region}", "--ttl", f"{seconds}s")
-        return began + timedelta(seconds=seconds)
 
     def lift(self, override_id: str) -> None:
         self._decide("lift", override_id)

@@ -2,12 +2,12 @@
 
 use std::collections::BTreeSet;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use serde_json::json;
 
 use super::reading::Reader;
-use super::rig::{Rig, Run};
+use super::rig::{PATIENCE, Rig, Run};
 
 /// A point of the loop, with its count in the smoke set and the counts of the matrix.
 pub struct Point {
@@ -86,8 +86,9 @@ pub fn after_command(run: &mut Run) {
 /// Sends the command that lifts, for each of these sessions.
 fn lift(rig: &Rig, sessions: &BTreeSet<String>) {
     let (topics, reader) = (rig.world.topics(), Reader::committed(&rig.world));
-    let mut left = sessions.clone();
+    let (mut left, started) = (sessions.clone(), Instant::now());
     while !left.is_empty() {
+        assert!(started.elapsed() < PATIENCE, "no overrides of {left:?}");
         for record in reader.read(&topics.overrides).iter().filter(|record| record.value.is_some()) {
             let record = record.json();
             let session = record["scope"]["session_id"].as_str().expect("a session").to_owned();

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use reflex::record::audit::Audit;
+use reflex::record::time::Timestamp;
 use serde_json::{Value, json};
 
 use super::reading::{Reader, Record};
@@ -10,8 +11,17 @@ use super::rig::Rig;
 use super::watch;
 use super::world::{PARTITIONS, text};
 
-/// Age of an event that still triggers (the default of the registry), and what a commit may take after that.
-const EMITTED_WITHIN_MS: i64 = 60_000 + 15_000;
+/// Age of an event that still triggers: `limits.reaction_age_ms_max` of the registry.
+const REACTION_AGE_MS_MAX: i64 = 60_000;
+/// That, and what a commit may take after it.
+const EMITTED_WITHIN_MS: i64 = REACTION_AGE_MS_MAX + 15_000;
+
+/// The sessions that are to be overridden, and those of them whose override is removed. However slow the machine is, it
+/// is known: the tape says when each failure was taken.
+struct Expected {
+    failing: BTreeSet<String>,
+    over: BTreeSet<String>,
+}
 
 /// # Panics
 /// With what does not hold.
@@ -21,33 +31,51 @@ pub fn judge(rig: &Rig) {
     let topics = rig.world.topics();
     let events = reader.read(&topics.events);
     as_sent(rig, &events);
-    let audit = reader.read(&topics.audit);
-    let applied = interventions(rig, &reader.read(&topics.interventions));
-    overrides(rig, &reader.read(&topics.overrides), &applied);
-    chains(rig, &audit);
     let tape: Vec<Value> = topics.tapes().iter().flat_map(|tape| reader.read(tape)).map(|it| it.json()).collect();
+    let expected = expected(rig, &events, &tape);
+    let audit = reader.read(&topics.audit);
+    let applied = interventions(&expected, &reader.read(&topics.interventions));
+    overrides(&expected, &reader.read(&topics.overrides), &applied);
+    chains(&expected, &audit);
+    nothing_stale(rig, &audit, &events);
     incarnations(&tape);
     every_input_once(rig, &reader, &tape);
     let verified = rig.world.output(&["verify"]);
     assert_eq!(verified.status.code(), Some(0), "{}", text(&verified));
 }
 
-/// The same where some of what was sent came too late to act on.
-///
-/// # Panics
-/// With what does not hold.
-pub fn judge_late(rig: &Rig) {
-    let reader = Reader::committed(&rig.world);
-    every_transaction_has_ended(rig, &reader);
-    let topics = rig.world.topics();
-    let events = reader.read(&topics.events);
-    as_sent(rig, &events);
-    nothing_stale(rig, &reader.read(&topics.audit), &events);
-    let tape: Vec<Value> = topics.tapes().iter().flat_map(|tape| reader.read(tape)).map(|it| it.json()).collect();
-    incarnations(&tape);
-    every_input_once(rig, &reader, &tape);
-    let verified = rig.world.output(&["verify"]);
-    assert_eq!(verified.status.code(), Some(0), "{}", text(&verified));
+/// All that fail, but for those whose last failure was too old when it was taken.
+fn expected(rig: &Rig, events: &[Record], tape: &[Value]) -> Expected {
+    let mut taken: BTreeMap<(i32, i64), Timestamp> = BTreeMap::new();
+    for record in tape {
+        let task = record["task"].as_str().expect("a task");
+        let Some(partition) = task.strip_prefix("session/") else { continue };
+        let partition: i32 = partition.parse().expect("a partition");
+        for step in record["steps"].as_array().into_iter().flatten() {
+            let now: Timestamp = serde_json::from_value(step["now"].clone()).expect("a time");
+            for run in step["runs"].as_array().into_iter().flatten().filter(|run| run["input"] == "records") {
+                let bound = |name: &str| run[name].as_i64().expect("an offset");
+                taken.extend((bound("first")..bound("next")).map(|offset| ((partition, offset), now)));
+            }
+        }
+    }
+    let is_stale = |event: &Record| {
+        let now = taken.get(&(event.partition, event.offset)).expect("every event is taken");
+        now.millis_since(Timestamp::from_millis(event.at_ms)) > REACTION_AGE_MS_MAX
+    };
+    let stale: BTreeSet<String> = events
+        .iter()
+        .filter(|event| event.value.as_deref().is_some_and(|value| value.starts_with(b"{")))
+        .filter(|event| {
+            let event = event.json();
+            event["type"] == "node_failed" && event["attempt"] == event["max_attempts"]
+        })
+        .filter(|event| is_stale(event))
+        .map(|event| event.json()["session_id"].as_str().expect("a session").to_owned())
+        .collect();
+    let failing: BTreeSet<String> = rig.load.failing.difference(&stale).cloned().collect();
+    let over = rig.load.ending.union(&rig.lifted).filter(|session| failing.contains(*session)).cloned().collect();
+    Expected { failing, over }
 }
 
 /// First of all: else later looks see something else.
@@ -76,13 +104,13 @@ fn as_sent(rig: &Rig, events: &[Record]) {
 }
 
 /// One intervention a failing session, from pending to applied; id by session.
-fn interventions(rig: &Rig, records: &[Record]) -> BTreeMap<String, String> {
+fn interventions(expected: &Expected, records: &[Record]) -> BTreeMap<String, String> {
     let mut found: BTreeMap<String, Vec<(String, String)>> = BTreeMap::new();
     for record in records.iter().map(Record::json) {
         let text = |name: &str| record[name].as_str().unwrap_or_default().to_owned();
         found.entry(session_of(&record)).or_default().push((text("intervention_id"), text("status")));
     }
-    same_sessions("interventions", &found.keys().cloned().collect(), &rig.load.failing);
+    same_sessions("interventions", &found.keys().cloned().collect(), &expected.failing);
     let whole = |(session, records): (String, Vec<(String, String)>)| {
         let statuses: Vec<&str> = records.iter().map(|(_, status)| status.as_str()).collect();
         assert_eq!(statuses, ["pending", "provisioning", "applied"], "{session}");
@@ -104,15 +132,15 @@ fn same_sessions(what: &str, found: &BTreeSet<String>, expected: &BTreeSet<Strin
 }
 
 /// One override a failing session, of its intervention; removed where the session ended or somebody lifted it.
-fn overrides(rig: &Rig, records: &[Record], applied: &BTreeMap<String, String>) {
+fn overrides(expected: &Expected, records: &[Record], applied: &BTreeMap<String, String>) {
     let mut found: BTreeMap<String, Vec<&Record>> = BTreeMap::new();
     for record in records {
         let key: Value = serde_json::from_slice(record.key.as_deref().expect("a key")).expect("JSON");
         found.entry(session_of(&key)).or_default().push(record);
     }
-    same_sessions("overrides", &found.keys().cloned().collect(), &rig.load.failing);
+    same_sessions("overrides", &found.keys().cloned().collect(), &expected.failing);
     for (session, records) in found {
-        let is_over = rig.load.ending.contains(&session) || rig.lifted.contains(&session);
+        let is_over = expected.over.contains(&session);
         let live: Vec<bool> = records.iter().map(|record| record.value.is_some()).collect();
         assert_eq!(live, if is_over { vec![true, false] } else { vec![true] }, "{session}");
         let first = records[0].json();
@@ -123,7 +151,7 @@ fn overrides(rig: &Rig, records: &[Record], applied: &BTreeMap<String, String>) 
 
 /// Every task's records from the first, without a gap, none twice, each with the hash of the one before; and of every
 /// intervention and override each transition once.
-fn chains(rig: &Rig, audit: &[Record]) {
+fn chains(expected: &Expected, audit: &[Record]) {
     let mut heads: BTreeMap<String, (u64, String)> = BTreeMap::new();
     let mut transitions: BTreeMap<(String, String), Vec<String>> = BTreeMap::new();
     for record in audit {
@@ -138,10 +166,10 @@ fn chains(rig: &Rig, audit: &[Record]) {
     };
     let (interventions, overrides) = (of("intervention"), of("override"));
     assert!(interventions.iter().all(|to| **to == ["pending", "provisioning", "applied"]));
-    assert_eq!((interventions.len(), overrides.len()), (rig.load.failing.len(), rig.load.failing.len()));
-    let over = rig.load.ending.union(&rig.lifted).count();
+    let failing = expected.failing.len();
+    assert_eq!((interventions.len(), overrides.len()), (failing, failing));
     let transitions_of_overrides: usize = overrides.iter().map(|to| to.len()).sum();
-    assert_eq!(transitions_of_overrides, rig.load.failing.len() + over);
+    assert_eq!(transitions_of_overrides, failing + expected.over.len());
     assert!(overrides.iter().all(|to| to.len() <= 2));
 }
 

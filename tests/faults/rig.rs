@@ -65,8 +65,6 @@ pub struct Rig {
     pub world: World,
     pub load: Load,
     pub lifted: BTreeSet<String>,
-    /// Whether an event may be too old to act on. Else however slow the machine is, what must follow is known.
-    pub ages: bool,
     done: AtomicBool,
 }
 
@@ -83,7 +81,7 @@ impl Rig {
 
     pub fn of(world: World, run: &Run) -> Self {
         let load = Load::new(run.events(), run.sending());
-        Self { world, load, lifted: BTreeSet::new(), ages: false, done: AtomicBool::new(false) }
+        Self { world, load, lifted: BTreeSet::new(), done: AtomicBool::new(false) }
     }
 
     /// `reflex run`; each number is an instance of its own.
@@ -97,9 +95,6 @@ impl Rig {
             "--set",
             "log.level=info,reflex::engine=debug,reflex::engine::task=info",
         ]);
-        if !self.ages {
-            command.args(["--set", "limits.reaction_age_ms_max=0", "--set", "limits.lateness_ms_max=0"]);
-        }
         command.env("REFLEX_DATA_DIR", self.world.folder.path().join(format!("data-{instance}")));
         command
     }
@@ -167,11 +162,6 @@ impl Rig {
             assert!(started.elapsed() < PATIENCE, "after {PATIENCE:?} {committed:?} is committed of {wanted:?}");
             thread::sleep(Duration::from_millis(50));
         }
-    }
-
-    /// What must hold where some of what was sent came too late.
-    pub fn judge_late(&self) {
-        oracle::judge_late(self);
     }
 
     /// Everything that must hold at the end.

@@ -14,8 +14,8 @@ use super::ports;
 
 /// Set in such a process: the file in which it tells its process ids.
 const FILE: &str = "REFLEX_HARNESS_CHILD";
-const TOLD_WITHIN: Duration = Duration::from_secs(90);
-const GONE_WITHIN: Duration = Duration::from_secs(10);
+const TOLD_WITHIN: Duration = Duration::from_mins(3);
+const GONE_WITHIN: Duration = Duration::from_mins(1);
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 
 /// Killed when dropped.
@@ -88,7 +88,7 @@ pub fn tell(file: &Path, pids: &[u32]) {
     fs::rename(unfinished, file).expect("the target directory is writable");
 }
 
-/// Waits 10 s at most until the process has ended.
+/// Waits a minute at most until the process has ended.
 pub fn wait_until_gone(pid: u32) {
     wait_for(&format!("the end of process {pid}"), GONE_WITHIN, || keeper::has_ended(pid).then_some(()));
 }

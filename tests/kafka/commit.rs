@@ -13,7 +13,7 @@ use super::world::{World, story, transactional};
 
 const COMMITS: u64 = 30;
 
-/// `commit_transaction` right after sending, as its documentation suggests: its inner flush waits in steps of 100 ms.
+/// The shortest time of `commit_transaction` right after sending, as its documentation suggests: its inner flush waits in steps of 100 ms.
 fn naive(world: &World) -> Duration {
     let producer = transactional(&world.bootstrap, &format!("{}-naive", world.name));
     let topic = world.topics().escalations;
@@ -31,7 +31,7 @@ fn naive(world: &World) -> Duration {
         })
         .collect();
     times.sort();
-    times[times.len() / 2]
+    times[0]
 }
 
 fn registry() -> reflex::registry::Registry {
@@ -74,8 +74,9 @@ fn a_commit_does_not_wait_for_the_flush_inside() {
         thread::sleep(Duration::from_millis(40));
     }
     let counters = worker.join().expect("no panic").expect("a clean end");
-    let ours = Duration::from_micros(counters.commits.quantile_micros(50));
-    println!("commit p50: {ours:?}, naive {naive:?}; p99 {} us", counters.commits.quantile_micros(99));
+    // The fast ones of both: no commit is faster than what it waits for, and on a busy machine anything may be slower.
+    let ours = Duration::from_micros(counters.commits.quantile_micros(10));
+    println!("commit p10: {ours:?}, naive {naive:?}; p99 {} us", counters.commits.quantile_micros(99));
     assert!(naive >= Duration::from_millis(90), "the trap is gone: {naive:?}");
-    assert!(ours * 3 < naive * 2, "commit p50 {ours:?}, naive {naive:?}");
+    assert!(ours * 3 < naive * 2, "commit p10 {ours:?}, naive {naive:?}");
 }

@@ -5,6 +5,7 @@ use std::process::Command;
 use std::thread;
 use std::time::Duration;
 
+use super::exposition::Exposition;
 use super::proxy::{Lost, Proxy};
 use super::world::{Running, World, story};
 use crate::harness;
@@ -171,14 +172,15 @@ fn a_commit_whose_request_is_lost_is_sent_again() {
 fn sigterm_commits_what_was_taken_and_ends_with_zero() {
     let world = World::new("term");
     // Nothing urgent, and an interval longer than the test: only the stop commits.
-    let running = world.run(&["--set", "commit_interval_ms=30000"]);
+    let running = world.run(&["--http", "127.0.0.1:0", "--set", "commit_interval_ms=30000"]);
     let healthy: Vec<_> = (0..50)
         .map(|number| {
             serde_json::json!({"event_id": format!("e{number}"), "type": "graph_completed", "session_id": format!("s{number}"), "graph": "refund_graph"})
         })
         .collect();
     world.send_events(&healthy);
-    thread::sleep(Duration::from_secs(2));
+    let taken = |read: &Exposition| read.get("reflex_events_total") == Some(50.0);
+    super::ops::wait_for_metrics(super::ops::address(&running), "all taken", taken);
     assert!(world.offsets().iter().all(|(committed, _)| *committed == 0));
     running.stop();
     assert!(world.offsets().iter().all(|(committed, end)| committed == end));

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::world::{World, story, text};
-use crate::harness::Broker;
+use super::world::{SOON, World, story, text};
+use crate::harness::{Broker, child};
 
 fn verified(world: &World, arguments: &[&str]) -> (Option<i32>, Value) {
     let output = world.output(&[&["verify", "-o", "json"], arguments].concat());
@@ -18,12 +18,17 @@ fn what_was_decided_over_crashes_is_decided_again_byte_for_byte() {
     let world = World::new("tape");
     let mut running = world.run(&["--set", "commit_interval_ms=200"]);
     for round in 0..4 {
+        let before = world.offsets();
         for session in 0..10 {
             world.send_events(&story(&format!("sess-{round}-{session}")));
         }
         world.send(&world.topics().events, Some(b"bad"), Some(b"no event"), None);
         if round < 3 {
-            std::thread::sleep(Duration::from_millis(300));
+            // Every task has committed something in this life, and in all likelihood not everything.
+            let has_begun = |(before, now): (&(i64, i64), &(i64, i64))| now.0 > before.0 || now.1 == before.1;
+            child::wait_for("a commit of each", SOON, || {
+                before.iter().zip(&world.offsets()).all(has_begun).then_some(())
+            });
             running.kill9();
             running = world.run(&["--set", "commit_interval_ms=200"]);
         }
@@ -63,6 +68,11 @@ fn what_no_topic_takes_becomes_a_dead_letter_and_the_rest_goes_on() {
     let bound = ["--alter", "--entity-type", "topics", "--entity-name", &topics.interventions, "--add-config"];
     let set = [&bound[..], &["max.message.bytes=700"]].concat();
     Broker::shared().tool("kafka.admin.ConfigCommand", &set).expect("configured");
+    let described = ["--describe", "--entity-type", "topics", "--entity-name", &topics.interventions];
+    child::wait_for("the broker to know", SOON, || {
+        let told = Broker::shared().tool("kafka.admin.ConfigCommand", &described).expect("described");
+        told.contains("max.message.bytes=700").then_some(())
+    });
     std::thread::sleep(Duration::from_secs(1));
     let healthy = |number: usize| json!({"event_id": format!("h-{number}"), "type": "graph_started", "session_id": format!("h-{number}"), "graph": "refund_graph"});
     let mut events: Vec<Value> = (0..40).map(healthy).collect();

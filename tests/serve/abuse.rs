@@ -15,7 +15,7 @@ use super::service::Service;
 
 /// Short enough to wait for.
 fn impatient() -> Limits {
-    Limits { header_timeout: Duration::from_millis(300), ..Limits::default() }
+    Limits { header_timeout: Duration::from_secs(1), ..Limits::default() }
 }
 
 /// How often a limit was reached, by the metrics.
@@ -53,7 +53,7 @@ fn a_connection_that_is_kept_and_not_used_is_closed() {
 
 #[test]
 fn a_connection_ends_at_its_age_whatever_it_does() {
-    let service = Service::new(Limits { connection_age_max: Duration::from_millis(200), ..Limits::default() });
+    let service = Service::new(Limits { connection_age_max: Duration::from_secs(1), ..Limits::default() });
     let mut stream = service.connect();
     stream.write_all(b"GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n").expect("said");
     assert_eq!(Answer::parse(&rest(&mut stream)).status, 200);
@@ -124,7 +124,7 @@ fn the_end_of_the_service_waits_for_nobody_who_says_nothing() {
 #[test]
 fn an_answer_that_takes_too_long_is_given_up_and_others_are_not_kept_waiting() {
     let slow = Router::new().route("/slow", get(std::future::pending::<()>));
-    let service = Service::with(Limits { request_timeout: Duration::from_millis(300), ..Limits::default() }, slow);
+    let service = Service::with(Limits { request_timeout: Duration::from_secs(1), ..Limits::default() }, slow);
     let mut waiting = service.connect();
     waiting.write_all(b"GET /slow HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").expect("said");
     assert_eq!(service.get("/livez").status, 200);

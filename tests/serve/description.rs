@@ -47,7 +47,7 @@ fn every_route_is_described_and_every_described_one_is_there() {
     let described: BTreeSet<String> = DESCRIBED["paths"].as_object().expect("paths").keys().cloned().collect();
     assert_eq!(routes, described);
     // A stream ends soon.
-    let limits = Limits { connection_age_max: Duration::from_millis(500), ..Limits::default() };
+    let limits = Limits { connection_age_max: Duration::from_secs(2), ..Limits::default() };
     let served = Served::with(limits);
     for path in &described {
         for method in METHODS {

@@ -28,7 +28,7 @@ def server() -> Iterator[Server]:
 @pytest.fixture
 def client(server: Server) -> Iterator[Client]:
     with Client(http=server.url) as found:
-        assert found.wait_ready(5)
+        assert found.wait_ready(30)
         yield found
 
 
@@ -36,7 +36,7 @@ def event(number: int = 0, **fields: Any) -> dict[str, Any]:
     return {"type": "node_failed", "session_id": "s1", "graph": "refund_graph", "event_id": f"e{number}", **fields}
 
 
-def eventually(condition: Callable[[], Any], seconds: float = 5.0) -> None:
+def eventually(condition: Callable[[], Any], seconds: float = 30.0) -> None:
     deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline
@@ -63,7 +63,7 @@ def test_a_wait_ends_with_the_override_of_exactly_this_run(server: Server, clien
         server.put("mine", session_override())
 
     threading.Timer(0.2, publish).start()
-    found = client.wait_for_intervention(**RUN, budget_seconds=10)
+    found = client.wait_for_intervention(**RUN, budget_seconds=30)
     assert found is not None
     assert (found.override.id, found.intervention_id, found.override.attempt) == ("ovr_s1", "int_s1", 0)
     assert found.override.resume is not None
@@ -81,7 +81,7 @@ def test_a_wait_finds_what_came_before_it_and_not_what_was_answered(server: Serv
     client.override_applied(found.override, **RUN)
     assert client.wait_for_intervention(**RUN, budget_seconds=0.2) is None
     threading.Timer(0.1, lambda: server.put("mine", session_override(attempt=1, revision=2))).start()
-    again = client.wait_for_intervention(**RUN, budget_seconds=10)
+    again = client.wait_for_intervention(**RUN, budget_seconds=30)
     assert again is not None
     assert again.override.attempt == 1
 
@@ -90,22 +90,22 @@ def test_a_wait_finds_what_came_before_it_and_not_what_was_answered(server: Serv
 def test_a_wait_ends_when_nothing_will_come(server: Server, client: Client, status: str) -> None:
     threading.Timer(0.2, lambda: server.intervene(intervention(status=status), settled=True)).start()
     begun = time.monotonic()
-    assert client.wait_for_intervention(**RUN, budget_seconds=20) is None
-    assert time.monotonic() - begun < 10
+    assert client.wait_for_intervention(**RUN, budget_seconds=60) is None
+    assert time.monotonic() - begun < 50
 
 
 def test_a_failed_intervention_ends_one_wait_only(server: Server, client: Client) -> None:
     server.intervene(intervention(), settled=True)
-    assert client.wait_for_intervention(**RUN, budget_seconds=20) is None
+    assert client.wait_for_intervention(**RUN, budget_seconds=30) is None
     # The next failure of the run waits for an intervention of its own.
     threading.Timer(0.3, lambda: server.put("mine", session_override())).start()
-    assert client.wait_for_intervention(**RUN, budget_seconds=20) is not None
+    assert client.wait_for_intervention(**RUN, budget_seconds=30) is not None
 
 
 def test_the_async_wait_does_not_hold_up_the_loop(server: Server, client: Client) -> None:
     async def both() -> tuple[Any, int]:
         ticks = 0
-        wait = asyncio.ensure_future(client.wait_for_intervention_async(**RUN, budget_seconds=10))
+        wait = asyncio.ensure_future(client.wait_for_intervention_async(**RUN, budget_seconds=30))
         while not wait.done():
             await asyncio.sleep(0.01)
             ticks += 1
@@ -122,7 +122,7 @@ def test_the_async_wait_does_not_hold_up_the_loop(server: Server, client: Client
 
 def test_an_async_wait_that_is_cancelled_leaves_nothing(client: Client) -> None:
     async def cancelled() -> None:
-        wait = asyncio.ensure_future(client.wait_for_intervention_async(**RUN, budget_seconds=10))
+        wait = asyncio.ensure_future(client.wait_for_intervention_async(**RUN, budget_seconds=30))
         await asyncio.sleep(0.05)
         wait.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -134,7 +134,7 @@ def test_an_async_wait_that_is_cancelled_leaves_nothing(client: Client) -> None:
 
 def test_events_arrive_in_order(server: Server, client: Client) -> None:
     assert all(client.emit(event(number)) for number in range(2000))
-    assert client.flush(10)
+    assert client.flush(30)
     assert [sent["event_id"] for sent in server.events] == [f"e{number}" for number in range(2000)]
     assert client.metrics()["events_sent"] == 2000
 
@@ -148,7 +148,7 @@ def test_rejected_events_are_counted_and_failed_ones_sent_again(server: Server, 
     ]
     for number in range(3):
         client.emit(event(number))
-    assert client.flush(20)
+    assert client.flush(30)
     metrics = client.metrics()
     # The first of a batch was rejected; whatever the batches were, each event came to one end.
     assert metrics["events_rejected"] == 1
@@ -159,7 +159,7 @@ def test_a_body_too_large_is_halved(server: Server, client: Client) -> None:
     server.event_answers = [(413, None)] * 3
     for number in range(8):
         client.emit(event(number))
-    assert client.flush(20)
+    assert client.flush(30)
     metrics = client.metrics()
     assert metrics.get("events_sent", 0) + metrics.get("events_oversized", 0) == 8
     assert len(server.events) == metrics["events_sent"]
@@ -167,13 +167,13 @@ def test_a_body_too_large_is_halved(server: Server, client: Client) -> None:
 
 def test_what_the_runtime_says(server: Server, client: Client) -> None:
     server.put("mine", session_override())
-    found = client.wait_for_intervention(**RUN, budget_seconds=10)
+    found = client.wait_for_intervention(**RUN, budget_seconds=30)
     assert found is not None
     assert client.override_applied(found.override, **RUN, region="eu")
     assert client.override_ignored(found.override, "incompatible", **RUN, node="evaluate_evidence")
     assert client.override_ignored(None, "budget_expired", **RUN)
     assert client.runtime_started(schemas=["refund_graph:v1", "degraded_refund_graph:v1"], graphs=["refund_graph"])
-    assert client.flush(10)
+    assert client.flush(30)
     plain = [
         {name: value for name, value in sent.items() if name not in ("event_id", "occurred_at")}
         for sent in server.events
@@ -214,7 +214,7 @@ def test_without_the_server_the_last_known_stays_until_it_expires(server: Server
     states: list[State] = []
     client = Client(http=server.url, snapshot_path=path, error_after_seconds=600, clock=clock)
     client.on_change(states.append)
-    assert client.wait_ready(5)
+    assert client.wait_ready(30)
     in_an_hour = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(time.time() + 3600))
     server.put("c", cohort_override(expires_at=in_an_hour))
     eu = Context("s9", region="eu", graph_version="v1")
@@ -234,7 +234,7 @@ def test_without_the_server_the_last_known_stays_until_it_expires(server: Server
         hands[0] = 0
         back = Server(port)
         back.put("d", cohort_override("ovr_d", scope={"kind": "cohort", "region": "us"}))
-        assert second.wait_ready(10)
+        assert second.wait_ready(30)
         # What was removed while nobody listened is gone: the snapshot does not bring it back.
         assert second.resolve("refund_graph", eu).route == "primary"
         assert second.metrics()["overrides"] == 1
@@ -259,18 +259,18 @@ def test_a_cursor_that_is_not_known_replaces_everything_but_the_last_good_of_a_m
 def test_a_refusal_is_an_error_and_ends_with_it(caplog: pytest.LogCaptureFixture) -> None:
     server = Server(token="geheim")
     with Client(http=server.url, token="falsch") as client:
-        assert client._core.wait_for(State.ERROR, 5)
+        assert client._core.wait_for(State.ERROR, 30)
         assert client.resolve("refund_graph", {"graph_version": "v1"}).schema_ref == "refund_graph:v1"
     assert "falsch" not in caplog.text
     with Client(http=server.url, token="geheim") as client:
-        assert client.wait_ready(5)
+        assert client.wait_ready(30)
     server.close()
 
 
 def test_silence_longer_than_the_grace_is_an_error() -> None:
     with Client(http="http://127.0.0.1:9", error_after_seconds=0.3) as client:
         assert client.state is State.NOT_READY
-        assert client._core.wait_for(State.ERROR, 5)
+        assert client._core.wait_for(State.ERROR, 30)
 
 
 @pytest.mark.parametrize("ahead", [7200, -7200])
@@ -281,7 +281,7 @@ def test_the_clock_of_the_server_counts(ahead: int) -> None:
     ends_at = time.time() + ahead + 3600
     server.put("c", cohort_override(expires_at=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(ends_at))))
     with Client(http=server.url) as client:
-        assert client.wait_ready(5)
+        assert client.wait_ready(30)
         assert abs(client.metrics()["clock_offset_ms"] - ahead * 1000) <= 1100
         assert client.resolve("refund_graph", {"region": "eu"}).route == "degraded"
     server.close()
@@ -309,7 +309,7 @@ def test_answers_that_are_none_are_asked_again(server: Server, client: Client) -
         server.log.append({"nokey": 1})
         server.changed.notify_all()
     eventually(lambda: client.metrics().get("reader_errors", 0) >= 1)
-    assert client.wait_ready(5)
+    assert client.wait_ready(30)
     assert client.resolve("refund_graph", {"region": "eu"}).override_id == "ovr_c"
 
 

@@ -243,7 +243,7 @@ class KafkaTransport:
     def _give_up(self, handles: list[Producer | Consumer]) -> None:
         while handles:
             handle = handles.pop()
-            if isinstance(handle, Producer):
+            if not isinstance(handle, Consumer):
                 # Not purged: that waits for librdkafka's threads as well, and holds Python's lock meanwhile.
                 left = handle.flush(SERVE_SECONDS)
                 if left:

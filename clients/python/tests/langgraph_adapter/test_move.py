@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 import traceback
 from dataclasses import replace
 from typing import Any
@@ -258,11 +259,18 @@ def test_nothing_is_waited_for_where_nothing_could_be_moved() -> None:
 
 def test_what_finished_beside_the_failed_node_is_kept() -> None:
     samples, client = Samples(), FakeClient(FakeOverride("degraded:v1", "late"))
+    finished = threading.Event()
+
+    class Saver(InMemorySaver):
+        """Tells when what the quick node wrote is kept."""
+
+        def put_writes(self, config: Any, writes: Any, task_id: str, task_path: str = "") -> None:
+            super().put_writes(config, writes, task_id, task_path)
+            if any(channel == "evidence" for channel, _ in writes):
+                finished.set()
 
     def fail(state: State) -> dict[str, Any]:
-        import time
-
-        time.sleep(0.1)
+        assert finished.wait(60)
         raise ValueError("bad")
 
     def graph(**compile: Any) -> Any:
@@ -278,15 +286,16 @@ def test_what_finished_beside_the_failed_node_is_kept() -> None:
     late.add_edge(START, "late")
     for kind in ("root", "nested"):
         samples.ran.clear()
+        finished.clear()
         graphs = Graphs()
-        graphs.register("original:v1", graph(checkpointer=InMemorySaver() if kind == "root" else None))
+        graphs.register("original:v1", graph(checkpointer=Saver() if kind == "root" else None))
         graphs.register("degraded:v1", late.compile(), graph="original")
         app: Any = ReflexGraph(client, graphs, "original:v1", SETTINGS)
         if kind == "nested":
             parent = StateGraph(State)
             parent.add_node("inner", app.as_node())
             parent.add_edge(START, "inner")
-            app = parent.compile(checkpointer=InMemorySaver())
+            app = parent.compile(checkpointer=Saver())
         result = app.invoke({"log": []}, CONFIG)
         assert samples.ran == ["quick", "late"]
         assert result["evidence"] == {"photo": 2}
