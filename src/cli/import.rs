@@ -67,7 +67,9 @@ pub fn run(args: &Args, resolved: &Resolved, out: &mut dyn Write) -> Result<Exit
     let changes = diff(Some(&before.of(&written)), &written);
     let Some(path) = &args.out else {
         tell(&notes, &changes);
-        unchanged.iter().for_each(|(name, file)| eprintln!("{}", clean(&format!("unchanged: {name} ({file})"))));
+        for (name, file) in &unchanged {
+            eprintln!("{}", clean(&format!("unchanged: {name} ({file})")));
+        }
         write!(out, "{text}").map_err(unwritable)?;
         return Ok(Exit::Done);
     };

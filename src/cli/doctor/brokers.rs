@@ -120,14 +120,12 @@ fn grouped<T: PartialEq>(all: impl Iterator<Item = (T, String)>) -> Vec<(T, Vec<
 
 /// One by its name, more by their number and some of their names.
 fn named(names: &[String], kind: &str) -> String {
-    match names {
-        [one] => one.clone(),
-        _ => {
-            let more = if names.len() > NAMED_MAX { ", …" } else { "" };
-            let some = names.iter().take(NAMED_MAX).map(String::as_str).collect::<Vec<_>>().join(", ");
-            format!("{} {kind} ({some}{more})", names.len())
-        }
+    if let [one] = names {
+        return one.clone();
     }
+    let more = if names.len() > NAMED_MAX { ", …" } else { "" };
+    let some = names.iter().take(NAMED_MAX).map(String::as_str).collect::<Vec<_>>().join(", ");
+    format!("{} {kind} ({some}{more})", names.len())
 }
 
 /// Whether it is about how many copies of a record there are.
