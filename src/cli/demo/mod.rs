@@ -33,9 +33,9 @@ pub struct Args {
 /// Partitions of the embedded topics.
 const PARTITIONS: i32 = 4;
 /// Longest time until the processor owns its partitions.
-const JOIN_PATIENCE: Duration = Duration::from_secs(10);
+const JOIN_PATIENCE: Duration = Duration::from_secs(20);
 /// Longest time the fleet runs beyond its own pace.
-const FLEET_PATIENCE: Duration = Duration::from_secs(8);
+const FLEET_PATIENCE: Duration = Duration::from_secs(20);
 
 /// The registry of the demo: the shipped refund example, compiled in, so that it runs from any folder.
 fn registry() -> Result<Arc<Registry>, Failure> {
