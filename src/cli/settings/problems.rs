@@ -65,7 +65,10 @@ pub fn problems(resolved: &Resolved) -> Vec<String> {
         refuse("http_waiting_max", "more than http_connections_max: those who ask quickly need a place too");
     }
     if settings.http_waiting_per_client_max > settings.http_waiting_max {
-        refuse("http_waiting_per_client_max", "more than http_waiting_max: it would bound nobody");
+        refuse(
+            "http_waiting_per_client_max",
+            "more than http_waiting_max: one client could hold every place; lower it as well",
+        );
     }
     if settings.http_tls_certificate.is_empty() != settings.http_tls_key.is_empty() {
         refuse("http_tls_key", "certificate and key go together");
