@@ -308,7 +308,10 @@ mod tests {
     fn one_client_may_hold_no_more_than_all_of_those_who_wait() {
         let words = |set: &[&str]| resolved(set, &[]).map(|_| ()).map_err(|failure| failure.message);
         let lower = words(&["http_waiting_max=100"]).expect_err("refused");
-        assert!(lower.starts_with("http_waiting_per_client_max (") && lower.contains("more than http_waiting_max"), "{lower}");
+        assert!(
+            lower.starts_with("http_waiting_per_client_max (") && lower.contains("more than http_waiting_max"),
+            "{lower}"
+        );
         assert_eq!(words(&["http_waiting_max=100", "http_waiting_per_client_max=100"]), Ok(()));
         assert!(words(&["http_waiting_per_client_max=0"]).is_err());
     }
