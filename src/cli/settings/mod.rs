@@ -305,6 +305,13 @@ mod tests {
     }
 
     #[test]
+    fn fewer_places_for_those_who_wait_need_no_other_setting_changed() {
+        let words = |set: &[&str]| resolved(set, &[]).map(|_| ()).map_err(|failure| failure.message);
+        assert_eq!(words(&["http_waiting_max=100"]), Ok(()));
+        assert!(words(&["http_waiting_per_client_max=0"]).is_err());
+    }
+
+    #[test]
     fn unknown_settings_and_wrong_types_name_the_setting_and_its_source() {
         let failure = resolved(&["grupo=x"], &[]).expect_err("unknown");
         assert!(failure.message.starts_with("grupo (flag --set): no such setting"), "{}", failure.message);
