@@ -193,50 +193,33 @@ pub fn measure_clock(producer: &Transactional, tape: &str) -> Result<(), KafkaEr
     if abort(producer) { Ok(()) } else { Err(KafkaError::MessageProduction(RDKafkaErrorCode::Fail)) }
 }
 
-/// Records on their way.
-#[derive(Debug)]
-pub struct Handed {
-    deadline: Instant,
-    delivered_before: u64,
-    records: u64,
-}
-
 /// Hands every record to the producer and waits until all are acknowledged.
-pub fn produce(producer: &Transactional, publications: &[Publication]) -> Result<(), KafkaError> {
-    acknowledged(producer, &hand_over(producer, publications)?)
-}
-
-/// Hands every record to the producer.
 ///
 /// Nothing is sent before all are handed over (they linger): the library sends a request a partition, one after the other
 /// on one connection, and each costs a broker the better part of a millisecond, however small it is.
-pub fn hand_over(producer: &Transactional, publications: &[Publication]) -> Result<Handed, KafkaError> {
+///
+/// `commit_transaction` would wait too, but in steps of 100 ms: it polls a queue that the producer's own thread has
+/// already emptied. So nothing may be in flight when it is called.
+pub fn produce(producer: &Transactional, publications: &[Publication]) -> Result<(), KafkaError> {
     let deadline = Instant::now() + CALL_TIMEOUT;
     producer.context().forget_failures();
-    let delivered_before = producer.context().delivered();
+    let before = producer.context().delivered();
     for (number, publication) in publications.iter().enumerate() {
         if number > 0 && number == publications.len() / 2 {
             failpoint::pass("mid_produce");
         }
         enqueue(producer, publication, deadline)?;
     }
-    Ok(Handed { deadline, delivered_before, records: publications.len() as u64 })
-}
-
-/// Waits until all records are acknowledged.
-///
-/// `commit_transaction` would wait too, but in steps of 100 ms: it polls a queue that the producer's own thread has
-/// already emptied. So nothing may be in flight when it is called.
-pub fn acknowledged(producer: &Transactional, handed: &Handed) -> Result<(), KafkaError> {
     while !native::flush(producer, FLUSH_STEP) {
-        if Instant::now() >= handed.deadline {
+        if Instant::now() >= deadline {
             return Err(KafkaError::MessageProduction(RDKafkaErrorCode::MessageTimedOut));
         }
     }
     if let Some(error) = producer.context().failure() {
         return Err(error);
     }
-    if producer.context().delivered() - handed.delivered_before == handed.records {
+    let delivered = producer.context().delivered() - before;
+    if delivered == publications.len() as u64 {
         Ok(())
     } else {
         Err(KafkaError::MessageProduction(RDKafkaErrorCode::Fail))

@@ -6,7 +6,6 @@
 //!
 //! Invariant: no effect of an input is published twice and none is lost, whatever a commit answers (`tests/kafka.rs`).
 
-use std::panic::resume_unwind;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::thread;
@@ -19,9 +18,7 @@ use rdkafka::{Offset, TopicPartitionList};
 
 use crate::engine::cluster::client::CALL_TIMEOUT;
 use crate::engine::commit::classifier::{Action, Call, Seen, classify};
-use crate::engine::commit::producer::{
-    Reports, Transactional, abort, acknowledged, connect, discard, hand_over, measure_clock,
-};
+use crate::engine::commit::producer::{Reports, Transactional, abort, connect, discard, measure_clock, produce};
 use crate::engine::config::Config;
 use crate::engine::error::{EngineError, words};
 use crate::engine::failpoint;
@@ -150,44 +147,23 @@ impl Publisher {
         // Without a producer the last rebuild failed, which ended the engine.
         let Some(producer) = &self.producer else { return Err(Stumble::NotMember) };
         producer.begin_transaction().map_err(failed(Call::Begin))?;
-        let handed = hand_over(producer, &transaction.publications).map_err(failed(Call::Produce))?;
-        // At the same time, because they go to different brokers: records to the leaders of their partitions, offsets to
-        // the coordinators. Both are there, or neither counts, before the transaction is ended.
-        let (records, offsets) = thread::scope(|scope| {
-            let waiting = scope.spawn(|| {
-                let records = acknowledged(producer, &handed);
-                failpoint::pass("after_produce");
-                records
-            });
-            let offsets = self.send_offsets(producer, consumer, transaction);
-            (waiting.join().unwrap_or_else(|panic| resume_unwind(panic)), offsets)
-        });
-        // A record that is not taken makes the library refuse the offsets: it is the cause.
-        records.map_err(failed(Call::Produce))?;
-        offsets?;
-        failpoint::pass("after_send_offsets");
+        produce(producer, &transaction.publications).map_err(failed(Call::Produce))?;
+        failpoint::pass("after_produce");
+        if !transaction.spans.is_empty() {
+            let offsets = offsets(transaction, self.config.topics.inputs(), &self.config.worker_id())
+                .map_err(failed(Call::SendOffsets))?;
+            // Fresh, after the last poll; the same generation before and after makes it that of the metadata between.
+            let generation = native::generation(consumer).ok_or(Stumble::NotMember)?;
+            let metadata = consumer.group_metadata().ok_or(Stumble::NotMember)?;
+            if native::generation(consumer) != Some(generation) {
+                return Err(Stumble::NotMember);
+            }
+            again(Call::SendOffsets, |left| producer.send_offsets_to_transaction(&offsets, &metadata, left))
+                .map_err(failed(Call::SendOffsets))?;
+            failpoint::pass("after_send_offsets");
+        }
         failpoint::pass("before_end_txn");
         producer.commit_transaction(CALL_TIMEOUT).map_err(failed(Call::Commit))
-    }
-
-    fn send_offsets(
-        &self,
-        producer: &Transactional,
-        consumer: &BaseConsumer<Group>,
-        transaction: &Transaction,
-    ) -> Result<(), Stumble> {
-        let failed = |error| Stumble::Failed(Call::SendOffsets, error);
-        if transaction.spans.is_empty() {
-            return Ok(());
-        }
-        let offsets = offsets(transaction, self.config.topics.inputs(), &self.config.worker_id()).map_err(failed)?;
-        // Fresh, after the last poll; the same generation before and after makes it that of the metadata between.
-        let generation = native::generation(consumer).ok_or(Stumble::NotMember)?;
-        let metadata = consumer.group_metadata().ok_or(Stumble::NotMember)?;
-        if native::generation(consumer) != Some(generation) {
-            return Err(Stumble::NotMember);
-        }
-        again(Call::SendOffsets, |left| producer.send_offsets_to_transaction(&offsets, &metadata, left)).map_err(failed)
     }
 
     /// Destroys the producer and takes the id over anew, which fences whatever the old one left on its way.
