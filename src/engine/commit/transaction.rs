@@ -198,8 +198,9 @@ impl Publisher {
             }
             Err(error) => return Err(EngineError::Outage(format!("{ASKING}: {}", words(&error)))),
         };
-        // Somebody else's commits say nothing about ours.
-        if native::generation(consumer).is_none() {
+        // Somebody else's commits say nothing about ours; and a consumer that was fenced is told nothing, whatever it is
+        // answered: the next poll brings that.
+        if native::generation(consumer).is_none() || consumer.client().fatal_error().is_some() {
             return Ok(Some(Outcome::NotMember));
         }
         let (names, writer) = (self.config.topics.inputs(), self.config.worker_id());
