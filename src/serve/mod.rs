@@ -12,7 +12,7 @@
 //!  metrics ─── what workers and the service show, as `OpenMetrics` text
 //! ```
 //!
-//! A router is put together from parts: each gives its routes, [`compose`] puts the guards around all of them.
+//! A router is put together from parts: each gives its routes, `compose` puts the guards around all of them.
 //!
 //! Invariant: whatever a client does or leaves undone, it holds one of `connections_max` places for a bounded time,
 //! and health and metrics are answered meanwhile (`tests/serve.rs`).
