@@ -1,9 +1,10 @@
 //! Places where a process can be made to end or to stop, for `tests/faults.rs`. Without the feature `failpoints` there
 //! is nothing here: `pass` is empty and the timeout a constant.
 //!
-//! `REFLEX_FAILPOINT=NAME:COUNT[:kill|stop[:MICROS]]`: at the COUNT-th passing of NAME a line is appended to the file
+//! `REFLEX_FAILPOINT=NAME:COUNT[:kill|stop|lose[:MICROS]]`: at the COUNT-th passing of NAME a line is appended to the file
 //! `REFLEX_FAILPOINT_FILE`, and the process sends SIGKILL or SIGSTOP to itself; with MICROS it goes on for so long
-//! first. `REFLEX_FAILPOINT_TRANSACTION_TIMEOUT_MS`: timeout of the transactions of this process.
+//! first. With `lose` it goes on, and what it does there is lost, as if a broker had lost it.
+//! `REFLEX_FAILPOINT_TRANSACTION_TIMEOUT_MS`: timeout of the transactions of this process.
 
 /// The process passes a place.
 #[cfg(not(feature = "failpoints"))]
@@ -11,7 +12,7 @@
 pub fn pass(_name: &str) {}
 
 #[cfg(feature = "failpoints")]
-pub use armed::{pass, transaction_timeout};
+pub use armed::{is_lost, pass, transaction_timeout};
 
 /// A transaction that is not ended within this time is aborted by the broker.
 #[cfg(not(feature = "failpoints"))]
@@ -39,7 +40,8 @@ mod armed {
     struct Point {
         name: String,
         count: u64,
-        signal: Signal,
+        /// None: what happens there is lost.
+        signal: Option<Signal>,
         delay: Option<Duration>,
         passed: AtomicU64,
     }
@@ -56,22 +58,32 @@ mod armed {
         let name = parts.next().unwrap_or_default().to_owned();
         let count = parts.next().and_then(|count| count.parse().ok());
         let signal = match parts.next() {
-            None | Some("kill") => Some(Signal::KILL),
-            Some("stop") => Some(Signal::STOP),
+            None | Some("kill") => Some(Some(Signal::KILL)),
+            Some("stop") => Some(Some(Signal::STOP)),
+            Some("lose") => Some(None),
             Some(_) => None,
         };
         let delay = parts.next().map(|micros| micros.parse().map(Duration::from_micros));
         match (count, signal, delay.transpose()) {
             (Some(count), Some(signal), Ok(delay)) => Point { name, count, signal, delay, passed: AtomicU64::new(0) },
-            _ => panic!("REFLEX_FAILPOINT={text}: NAME:COUNT[:kill|stop[:MICROS]]"),
+            _ => panic!("REFLEX_FAILPOINT={text}: NAME:COUNT[:kill|stop|lose[:MICROS]]"),
         }
     }
 
+    fn reached(name: &str) -> Option<&'static Point> {
+        let point = point().filter(|point| point.name == name)?;
+        (point.passed.fetch_add(1, Ordering::Relaxed) + 1 == point.count).then_some(point)
+    }
+
+    /// Whether what happens here is to be lost.
+    pub fn is_lost(name: &str) -> bool {
+        let Some(point) = reached(name).filter(|point| point.signal.is_none()) else { return false };
+        tell(point);
+        true
+    }
+
     pub fn pass(name: &str) {
-        let Some(point) = point().filter(|point| point.name == name) else { return };
-        if point.passed.fetch_add(1, Ordering::Relaxed) + 1 != point.count {
-            return;
-        }
+        let Some(point) = reached(name).filter(|point| point.signal.is_some()) else { return };
         match point.delay {
             None => {
                 thread::sleep(PAUSE);
@@ -86,10 +98,15 @@ mod armed {
 
     #[allow(clippy::expect_used, reason = "builds for fault tests only")]
     fn fire(point: &Point) {
+        tell(point);
+        kill_process(getpid(), point.signal.unwrap_or(Signal::KILL)).expect("a signal to oneself");
+    }
+
+    #[allow(clippy::expect_used, reason = "builds for fault tests only")]
+    fn tell(point: &Point) {
         let file = env::var_os("REFLEX_FAILPOINT_FILE").expect("REFLEX_FAILPOINT_FILE");
         let mut file = OpenOptions::new().create(true).append(true).open(file).expect("the failpoint's file");
         writeln!(file, "{} passed {} times", point.name, point.count).expect("a line in the failpoint's file");
-        kill_process(getpid(), point.signal).expect("a signal to oneself");
     }
 
     pub fn transaction_timeout() -> Duration {

@@ -78,6 +78,28 @@ pub fn away(run: &mut Run) {
     assert!(live < rig.load.failing.len(), "nothing waited for too long");
 }
 
+/// A transaction is acknowledged, and its end never comes.
+pub fn end_dropped(run: &mut Run) {
+    drop_end(run, "end_txn");
+}
+
+/// A transaction is acknowledged, and its end comes on every second partition only.
+pub fn end_torn(run: &mut Run) {
+    drop_end(run, "end_txn_in_part");
+}
+
+fn drop_end(run: &mut Run, point: &str) {
+    let count = run.count(12, 5..60);
+    let rig = Rig::new(run, point);
+    let running = rig.during(|| {
+        let armed = rig.armed(run, 0, &format!("{point}:{count}:lose"));
+        armed.wait_for_loss(run)
+    });
+    let log = running.stop();
+    assert!(log.contains(" torn=1 "), "{log}");
+    rig.judge();
+}
+
 /// The answer to the end of a transaction is lost.
 pub fn answer_lost(run: &mut Run) {
     lose(run, Lost::Answer, "answer");

@@ -180,9 +180,18 @@ impl Armed {
         run.fired();
     }
 
+    /// Waits until it has lost something.
+    pub fn wait_for_loss(self, run: &Run) -> Running {
+        self.wait_for_file(run, "the loss")
+    }
+
     /// Waits until it has stopped itself.
     pub fn wait_for_stop(self, run: &Run) -> Running {
-        child::wait_for("the stop of a process", PATIENCE, || {
+        self.wait_for_file(run, "the stop of a process")
+    }
+
+    fn wait_for_file(self, run: &Run, what: &str) -> Running {
+        child::wait_for(what, PATIENCE, || {
             std::fs::read_to_string(&self.file).is_ok_and(|told| !told.is_empty()).then_some(())
         });
         run.fired();

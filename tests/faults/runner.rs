@@ -25,7 +25,7 @@ struct Case {
 type Inject = fn(&mut Run);
 
 /// Name, whether it is part of the smoke set, what to do.
-const CASES: [(&str, bool, Inject); 20] = [
+const CASES: [(&str, bool, Inject); 22] = [
     ("kill during_end_txn", true, kills::during_end_txn),
     ("kill mid_store_batch", true, kills::mid_store_batch),
     ("kill after_command", true, kills::after_command),
@@ -40,6 +40,8 @@ const CASES: [(&str, bool, Inject); 20] = [
     ("one of two killed", false, members::one_of_two),
     ("broker killed", true, brokers::killed),
     ("broker away for 80 s", false, brokers::away),
+    ("end of a commit dropped", true, brokers::end_dropped),
+    ("end of a commit torn", true, brokers::end_torn),
     ("answer to a commit lost", true, brokers::answer_lost),
     ("commit lost", false, brokers::request_lost),
     ("commit 15 s late", false, brokers::request_late),

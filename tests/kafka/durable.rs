@@ -4,9 +4,14 @@ use std::collections::BTreeMap;
 use std::thread;
 use std::time::Duration;
 
+use rdkafka::config::ClientConfig;
+use rdkafka::consumer::{BaseConsumer, CommitMode, Consumer};
 use rdkafka::producer::{BaseRecord, Producer};
+use rdkafka::{Offset, TopicPartitionList};
 use reflex::record::audit::Audit;
 use serde_json::{Value, json};
+
+use crate::harness::child;
 
 use super::world::{PARTITIONS, Read1, Running, SOON, World, story, transactional};
 
@@ -259,6 +264,48 @@ fn state_without_offsets_is_refused_and_goes_on_only_when_told() {
     running.stop();
     assert_overrides(&world, 2, false);
     assert_chains_whole(&world);
+}
+
+/// Makes the offsets of the group those of an earlier transaction, as a broker does that drops the end of a later one.
+fn set_back(world: &World) {
+    let consumer: BaseConsumer = ClientConfig::new()
+        .set("bootstrap.servers", &world.bootstrap)
+        .set("group.id", &world.name)
+        .create()
+        .expect("a consumer");
+    let mut list = TopicPartitionList::new();
+    for partition in 0..PARTITIONS {
+        let topic = &world.topics().events;
+        list.add_partition_offset(topic, partition, Offset::Offset(0)).expect("an offset");
+        let mut element = list.find_partition(topic, partition).expect("just added");
+        element.set_metadata("transaction 1 of somebody, incarnation 0");
+    }
+    // A member that was stopped is one until its session is over.
+    child::wait_for("an empty group", SOON, || consumer.commit(&list, CommitMode::Sync).ok());
+}
+
+#[test]
+fn a_task_goes_on_where_its_state_ends_whatever_its_offsets_say() {
+    let world = World::new("durable-torn");
+    let names = names(40);
+    let send = |names: &[String]| {
+        let events: Vec<Value> = names.iter().flat_map(|name| story(name)).collect();
+        world.send_events(&events);
+        world.wait_until_processed();
+    };
+    let first = world.run(&[]);
+    send(&names[..20]);
+    first.stop();
+    set_back(&world);
+    let second = world.run(&[]);
+    send(&names[20..]);
+    let log = second.stop();
+    assert!(log.contains("the task goes on where its state ends"), "{log}");
+    assert!(log.contains(&format!(" torn={PARTITIONS} ")), "{log}");
+    assert_overrides(&world, 40, false);
+    assert_chains_whole(&world);
+    let verified = world.output(&["verify"]);
+    assert_eq!(verified.status.code(), Some(0), "{}", super::world::text(&verified));
 }
 
 /// Partition and hash of the log's lines with these words.

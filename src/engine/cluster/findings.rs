@@ -11,6 +11,8 @@ const REPLICAS: usize = 3;
 const IN_SYNC: usize = 2;
 /// The topic in which a cluster keeps its transactions.
 pub const TRANSACTION_STATE: &str = "__transaction_state";
+/// A setting that brokers have since Kafka 4.3: nothing that clients are told names the release.
+const SINCE_4_3: &str = "group.coordinator.background.threads";
 
 /// One thing that is not as it should be.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -177,6 +179,11 @@ impl Findings {
 
     fn broker(&mut self, id: i32, configs: &Configs, facts: &Facts) {
         let place = format!("broker {id}");
+        if configs.contains_key(SINCE_4_3) {
+            let words = "is of Kafka 4.3 or later; 4.3.0 and 4.3.1 drop the end of committed transactions on partitions \
+                         that have no leader, as when all replicas restart at once (KAFKA-20734)";
+            self.add(false, &place, words, "look at its version; 4.0 to 4.2 do not");
+        }
         let text = |key: &str| configs.get(key).map_or("", String::as_str);
         let number = |key: &str| text(key).parse::<usize>().ok();
         if text("transaction.partition.verification.enable") == "false" {

@@ -39,6 +39,7 @@ pub struct Reports {
     tapes: [String; 2],
     changelog_ends: Mutex<BTreeMap<TaskId, i64>>,
     broker_ahead_micros: AtomicI64,
+    disruptions: AtomicU64,
 }
 
 impl Reports {
@@ -49,6 +50,7 @@ impl Reports {
             tapes: topics.tapes().map(str::to_owned),
             changelog_ends: Mutex::default(),
             broker_ahead_micros: AtomicI64::new(0),
+            disruptions: AtomicU64::new(0),
         }
     }
 
@@ -74,6 +76,16 @@ impl Reports {
         self.changelog_ends.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
+    /// A connection was lost, or is not to be had.
+    pub fn disrupted(&self) {
+        self.disruptions.fetch_add(1, Ordering::Release);
+    }
+
+    /// How often a connection was lost or not to be had.
+    pub fn disruptions(&self) -> u64 {
+        self.disruptions.load(Ordering::Acquire)
+    }
+
     /// By how much the clock of the brokers is ahead of this machine's, as last seen.
     pub fn broker_ahead_micros(&self) -> i64 {
         self.broker_ahead_micros.load(Ordering::Relaxed)
@@ -87,7 +99,11 @@ pub struct Deliveries {
     delivered: AtomicU64,
     failed: AtomicU64,
     error: Mutex<Option<KafkaError>>,
+    places: Mutex<Vec<Place>>,
 }
+
+/// Partition and offset of a record.
+pub type Place = (i32, i64);
 
 impl ClientContext for Deliveries {
     fn log(&self, level: RDKafkaLogLevel, facility: &str, text: &str) {
@@ -95,17 +111,25 @@ impl ClientContext for Deliveries {
     }
 
     fn error(&self, error: KafkaError, reason: &str) {
+        use RDKafkaErrorCode::{AllBrokersDown, BrokerTransportFailure};
+        if matches!(error.rdkafka_error_code(), Some(AllBrokersDown | BrokerTransportFailure)) {
+            self.reports.disrupted();
+        }
         Logs.error(error, reason);
     }
 }
 
 impl ProducerContext for Deliveries {
-    type DeliveryOpaque = ();
+    /// Number of the record among those of its transaction.
+    type DeliveryOpaque = usize;
 
-    fn delivery(&self, result: &DeliveryResult<'_>, (): ()) {
+    fn delivery(&self, result: &DeliveryResult<'_>, number: usize) {
         match result {
             Ok(message) => {
                 self.reports.note(message);
+                if let Some(place) = self.places.lock().unwrap_or_else(PoisonError::into_inner).get_mut(number) {
+                    *place = (message.partition(), message.offset());
+                }
                 self.delivered.fetch_add(1, Ordering::Release);
             }
             Err((error, _)) => {
@@ -130,7 +154,7 @@ impl Deliveries {
     /// No report yet.
     pub fn new(reports: &Arc<Reports>) -> Self {
         let (delivered, failed) = (AtomicU64::new(0), AtomicU64::new(0));
-        Self { reports: Arc::clone(reports), delivered, failed, error: Mutex::default() }
+        Self { reports: Arc::clone(reports), delivered, failed, error: Mutex::default(), places: Mutex::default() }
     }
 
     /// Delivered since the producer was made.
@@ -138,13 +162,19 @@ impl Deliveries {
         self.delivered.load(Ordering::Acquire)
     }
 
-    /// Forgets the last failure.
-    pub fn forget_failures(&self) {
+    /// So many records come next: forgets the failures and places of those before.
+    pub fn begin(&self, records: usize) {
         self.failed.store(0, Ordering::Release);
         *self.error.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        *self.places.lock().unwrap_or_else(PoisonError::into_inner) = vec![(0, 0); records];
     }
 
-    /// The last failure since [`Deliveries::forget_failures`].
+    /// Where the records went, once all are delivered.
+    pub fn take_places(&self) -> Vec<Place> {
+        std::mem::take(&mut *self.places.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// The last failure since [`Deliveries::begin`].
     pub fn failure(&self) -> Option<KafkaError> {
         (self.failed.load(Ordering::Acquire) > 0)
             .then(|| self.error.lock().unwrap_or_else(PoisonError::into_inner).clone())
@@ -189,7 +219,7 @@ pub fn measure_clock(producer: &Transactional, tape: &str) -> Result<(), KafkaEr
         value: None,
         headers: None,
     };
-    produce(producer, &[probe])?;
+    produce(producer, [&probe])?;
     if abort(producer) { Ok(()) } else { Err(KafkaError::MessageProduction(RDKafkaErrorCode::Fail)) }
 }
 
@@ -200,15 +230,22 @@ pub fn measure_clock(producer: &Transactional, tape: &str) -> Result<(), KafkaEr
 ///
 /// `commit_transaction` would wait too, but in steps of 100 ms: it polls a queue that the producer's own thread has
 /// already emptied. So nothing may be in flight when it is called.
-pub fn produce(producer: &Transactional, publications: &[Publication]) -> Result<(), KafkaError> {
+///
+/// Gives where each went.
+pub fn produce<'a>(
+    producer: &Transactional,
+    publications: impl IntoIterator<Item = &'a Publication, IntoIter: ExactSizeIterator>,
+) -> Result<Vec<Place>, KafkaError> {
     let deadline = Instant::now() + CALL_TIMEOUT;
-    producer.context().forget_failures();
+    let publications = publications.into_iter();
+    let count = publications.len();
+    producer.context().begin(count);
     let before = producer.context().delivered();
-    for (number, publication) in publications.iter().enumerate() {
-        if number > 0 && number == publications.len() / 2 {
+    for (number, publication) in publications.enumerate() {
+        if number > 0 && number == count / 2 {
             failpoint::pass("mid_produce");
         }
-        enqueue(producer, publication, deadline)?;
+        enqueue(producer, publication, number, deadline)?;
     }
     while !native::flush(producer, FLUSH_STEP) {
         if Instant::now() >= deadline {
@@ -219,15 +256,20 @@ pub fn produce(producer: &Transactional, publications: &[Publication]) -> Result
         return Err(error);
     }
     let delivered = producer.context().delivered() - before;
-    if delivered == publications.len() as u64 {
-        Ok(())
+    if delivered == count as u64 {
+        Ok(producer.context().take_places())
     } else {
         Err(KafkaError::MessageProduction(RDKafkaErrorCode::Fail))
     }
 }
 
-fn enqueue(producer: &Transactional, publication: &Publication, deadline: Instant) -> Result<(), KafkaError> {
-    let mut record: BaseRecord<'_, [u8], [u8]> = BaseRecord::to(&publication.topic);
+fn enqueue(
+    producer: &Transactional,
+    publication: &Publication,
+    number: usize,
+    deadline: Instant,
+) -> Result<(), KafkaError> {
+    let mut record: BaseRecord<'_, [u8], [u8], usize> = BaseRecord::with_opaque_to(&publication.topic, number);
     if let Some(partition) = publication.partition {
         record = record.partition(partition);
     }

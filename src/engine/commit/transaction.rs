@@ -2,7 +2,8 @@
 //!
 //! After an abort the *same* effects and offsets are sent again, not computed again: the tasks are rolled back only where
 //! the broker does not take a record. After an unknown outcome the committed offsets tell whether the transaction went
-//! through: with each offset goes the number of the task's transaction, which moves even where the offset does not.
+//! through: with each offset goes the number of the task's transaction, which moves even where the offset does not. After
+//! a connection was lost the records themselves tell (`confirm`).
 //!
 //! Invariant: no effect of an input is published twice and none is lost, whatever a commit answers (`tests/kafka.rs`).
 
@@ -12,18 +13,20 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use rdkafka::consumer::{BaseConsumer, Consumer};
-use rdkafka::error::KafkaError;
+use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use rdkafka::producer::Producer;
 use rdkafka::{Offset, TopicPartitionList};
 
 use crate::engine::cluster::client::CALL_TIMEOUT;
 use crate::engine::commit::classifier::{Action, Call, Seen, classify};
+use crate::engine::commit::confirm::Kept;
 use crate::engine::commit::producer::{Reports, Transactional, abort, connect, discard, measure_clock, produce};
 use crate::engine::config::Config;
 use crate::engine::error::{EngineError, words};
 use crate::engine::failpoint;
 use crate::engine::group::assignment::Group;
 use crate::engine::group::fencing::Fencings;
+use crate::engine::group::sent::{is_of_others, metadata};
 use crate::engine::native;
 use crate::engine::patience::Patience;
 use crate::engine::shown::counters::Counters;
@@ -49,20 +52,31 @@ pub enum Outcome {
     Refused,
 }
 
-enum Stumble {
+/// Why an attempt at a transaction did not go through.
+pub(super) enum Stumble {
+    /// This process is no member of the group.
     NotMember,
+    /// The transaction before it is not whole.
+    Doubt,
+    /// A call failed.
     Failed(Call, KafkaError),
 }
 
 /// Publishes transactions.
 pub struct Publisher {
-    config: Config,
-    stop: Arc<AtomicBool>,
-    producer: Option<Transactional>,
+    pub(super) config: Config,
+    pub(super) stop: Arc<AtomicBool>,
+    pub(super) producer: Option<Transactional>,
     fencings: Fencings,
     /// Since when the last outcome is not known: look at the committed offsets before anything else.
     unsettled: Option<Instant>,
-    reports: Arc<Reports>,
+    /// What was sent last, while its outcome is not known.
+    pub(super) sent: Option<Kept>,
+    /// The last transaction that was acknowledged.
+    pub(super) kept: Option<Kept>,
+    /// Disruptions as last seen, and since when it is so many.
+    pub(super) disruptions: Option<(u64, Instant)>,
+    pub(super) reports: Arc<Reports>,
 }
 
 impl Publisher {
@@ -81,6 +95,9 @@ impl Publisher {
             producer: Some(producer),
             fencings: Fencings::default(),
             unsettled: None,
+            sent: None,
+            kept: None,
+            disruptions: None,
             reports,
         })
     }
@@ -89,16 +106,17 @@ impl Publisher {
     pub fn commit(
         &mut self,
         consumer: &BaseConsumer<Group>,
-        transaction: &Transaction,
+        transaction: &Arc<Transaction>,
         counters: &mut Counters,
     ) -> Result<Outcome, EngineError> {
         let patience = Patience::new(self.config.outage_max, &self.stop);
         let mut aborts = 0;
         loop {
+            self.confirm(consumer, counters)?;
             if native::generation(consumer).is_none() {
                 return Ok(Outcome::NotMember);
             }
-            if let Some(outcome) = self.settle(consumer, transaction)? {
+            if let Some(outcome) = self.settle(consumer, transaction, &patience, counters)? {
                 return Ok(outcome);
             }
             let begun = Instant::now();
@@ -107,7 +125,15 @@ impl Publisher {
                     counters.attempts.add(begun.elapsed());
                     return Ok(Outcome::Committed);
                 }
-                Err(Stumble::NotMember) => return self.leave_open(&patience, counters),
+                Err(stumble @ Stumble::NotMember) => {
+                    self.get_up(&stumble, &patience, counters)?;
+                    return Ok(Outcome::NotMember);
+                }
+                Err(stumble @ Stumble::Doubt) => {
+                    self.get_up(&stumble, &patience, counters)?;
+                    patience.pause(DOING, "the transaction before it is not whole")?;
+                    continue;
+                }
                 Err(Stumble::Failed(call, error)) => (call, error),
             };
             let seen = Seen::of(&error);
@@ -131,39 +157,70 @@ impl Publisher {
         }
     }
 
-    /// Ends the open transaction of a process that is no member: nothing was committed.
-    fn leave_open(&mut self, patience: &Patience, counters: &mut Counters) -> Result<Outcome, EngineError> {
+    /// Ends what a stumble left open: nothing of it is committed, or that is to be looked at.
+    pub(super) fn get_up(
+        &mut self,
+        stumble: &Stumble,
+        patience: &Patience,
+        counters: &mut Counters,
+    ) -> Result<(), EngineError> {
+        let nothing = Seen { code: RDKafkaErrorCode::Fail, fatal: false, retriable: false, abort: true };
+        let (action, seen) = match stumble {
+            Stumble::NotMember | Stumble::Doubt => (Action::Abort, nothing),
+            Stumble::Failed(call, error) => (classify(*call, Seen::of(error)), Seen::of(error)),
+        };
         counters.aborted += 1;
-        if !self.producer.as_ref().is_some_and(abort) {
-            let seen =
-                Seen { code: rdkafka::types::RDKafkaErrorCode::Fail, fatal: false, retriable: false, abort: true };
-            self.rebuild(seen, patience, counters)?;
+        if action == Action::Abort && self.producer.as_ref().is_some_and(abort) {
+            return Ok(());
         }
-        Ok(Outcome::NotMember)
+        self.rebuild(seen, patience, counters)
     }
 
-    fn attempt(&self, consumer: &BaseConsumer<Group>, transaction: &Transaction) -> Result<(), Stumble> {
+    fn attempt(&mut self, consumer: &BaseConsumer<Group>, transaction: &Arc<Transaction>) -> Result<(), Stumble> {
         let failed = |call| move |error| Stumble::Failed(call, error);
+        let seen = self.reports.disruptions();
+        self.sent = None;
         // Without a producer the last rebuild failed, which ended the engine.
         let Some(producer) = &self.producer else { return Err(Stumble::NotMember) };
         producer.begin_transaction().map_err(failed(Call::Begin))?;
-        produce(producer, &transaction.publications).map_err(failed(Call::Produce))?;
+        let places = produce(producer, &transaction.publications).map_err(failed(Call::Produce))?;
         failpoint::pass("after_produce");
+        // An end of this transaction would be one of what the last one left open, too.
+        if self.is_in_doubt() {
+            return Err(Stumble::Doubt);
+        }
+        let Some(producer) = &self.producer else { return Err(Stumble::NotMember) };
         if !transaction.spans.is_empty() {
-            let offsets = offsets(transaction, self.config.topics.inputs(), &self.config.worker_id())
-                .map_err(failed(Call::SendOffsets))?;
-            // Fresh, after the last poll; the same generation before and after makes it that of the metadata between.
-            let generation = native::generation(consumer).ok_or(Stumble::NotMember)?;
-            let metadata = consumer.group_metadata().ok_or(Stumble::NotMember)?;
-            if native::generation(consumer) != Some(generation) {
-                return Err(Stumble::NotMember);
-            }
-            again(Call::SendOffsets, |left| producer.send_offsets_to_transaction(&offsets, &metadata, left))
-                .map_err(failed(Call::SendOffsets))?;
+            self.send_offsets(producer, consumer, transaction)?;
             failpoint::pass("after_send_offsets");
         }
         failpoint::pass("before_end_txn");
-        producer.commit_transaction(CALL_TIMEOUT).map_err(failed(Call::Commit))
+        let sent = Kept { transaction: Arc::clone(transaction), places, seen, is_ours: true };
+        #[cfg(feature = "failpoints")]
+        let Some(sent) = self.lose_end(consumer, sent)? else { return Ok(()) };
+        let Some(producer) = &self.producer else { return Err(Stumble::NotMember) };
+        self.sent = Some(sent);
+        producer.commit_transaction(CALL_TIMEOUT).map_err(failed(Call::Commit))?;
+        self.kept = self.sent.take();
+        Ok(())
+    }
+
+    /// Sends the offsets of a transaction, as a member of the group or not at all.
+    pub(super) fn send_offsets(
+        &self,
+        producer: &Transactional,
+        consumer: &BaseConsumer<Group>,
+        transaction: &Transaction,
+    ) -> Result<(), Stumble> {
+        let failed = |error| Stumble::Failed(Call::SendOffsets, error);
+        let offsets = offsets(transaction, self.config.topics.inputs(), &self.config.worker_id()).map_err(failed)?;
+        // Fresh, after the last poll; the same generation before and after makes it that of the metadata between.
+        let generation = native::generation(consumer).ok_or(Stumble::NotMember)?;
+        let metadata = consumer.group_metadata().ok_or(Stumble::NotMember)?;
+        if native::generation(consumer) != Some(generation) {
+            return Err(Stumble::NotMember);
+        }
+        again(Call::SendOffsets, |left| producer.send_offsets_to_transaction(&offsets, &metadata, left)).map_err(failed)
     }
 
     /// Destroys the producer and takes the id over anew, which fences whatever the old one left on its way.
@@ -185,9 +242,16 @@ impl Publisher {
         &mut self,
         consumer: &BaseConsumer<Group>,
         transaction: &Transaction,
+        patience: &Patience,
+        counters: &mut Counters,
     ) -> Result<Option<Outcome>, EngineError> {
         const ASKING: &str = "reading committed offsets";
         let Some(since) = self.unsettled else { return Ok(None) };
+        if let Some(sent) = self.sent.take().filter(|sent| sent.seen != self.reports.disruptions()) {
+            let is_there = self.is_anywhere(consumer, sent, patience, counters)?;
+            self.unsettled = None;
+            return Ok(is_there.then_some(Outcome::Committed));
+        }
         let wanted = partitions(transaction, self.config.topics.inputs());
         let committed = match consumer.committed_offsets(wanted, SETTLE_TIMEOUT) {
             Ok(committed) => committed,
@@ -218,10 +282,8 @@ impl Publisher {
             })
         };
         let is_of_others = |(input, span): (&Input, &Span)| {
-            found(*input).is_some_and(|(offset, sent)| {
-                let others = sent.starts_with(SENT) && !sent.ends_with(&owner(span, &writer));
-                others && span.previous != Some(offset)
-            })
+            found(*input)
+                .is_some_and(|(offset, sent)| is_of_others(&sent, span, &writer) && span.previous != Some(offset))
         };
         self.unsettled = None;
         if transaction.spans.is_empty() || all(|span| span.previous.map(|offset| (offset, false))) {
@@ -274,7 +336,12 @@ fn partitions(transaction: &Transaction, names: [&str; 4]) -> TopicPartitionList
     list
 }
 
-fn offsets(transaction: &Transaction, names: [&str; 4], writer: &str) -> Result<TopicPartitionList, KafkaError> {
+/// The offsets of a transaction, each with what tells who sent it.
+pub(super) fn offsets(
+    transaction: &Transaction,
+    names: [&str; 4],
+    writer: &str,
+) -> Result<TopicPartitionList, KafkaError> {
     let mut list = TopicPartitionList::new();
     for (input, span) in &transaction.spans {
         let topic = names[input.topic];
@@ -284,17 +351,4 @@ fn offsets(transaction: &Transaction, names: [&str; 4], writer: &str) -> Result<
         }
     }
     Ok(list)
-}
-
-/// What the metadata of an offset begins with.
-const SENT: &str = "transaction ";
-
-/// What goes with an offset: the number of the task's transaction that sent it, and who did.
-fn metadata(span: &Span, writer: &str) -> String {
-    format!("{SENT}{}{}", span.seq, owner(span, writer))
-}
-
-/// Who sends an offset: a writer, and which of its ownerships.
-fn owner(span: &Span, writer: &str) -> String {
-    format!(" of {writer}, incarnation {}", span.incarnation)
 }

@@ -15,6 +15,7 @@ use crate::engine::cluster::client::Logs;
 use crate::engine::config::Config;
 use crate::engine::error::{EngineError, words};
 use crate::engine::group::release::{HIDDEN_MAX, release};
+use crate::engine::group::sent;
 use crate::engine::native::inbox::Inbox;
 use crate::engine::patience::Patience;
 use crate::engine::shown::watch::Watch;
@@ -106,6 +107,15 @@ impl ConsumerContext for Group {
 /// Inputs with where they go on; none: nothing was ever committed, they begin at the earliest offset.
 pub type Committed = BTreeMap<Input, Option<i64>>;
 
+/// What a group has committed.
+#[derive(Debug, Default)]
+pub struct Found {
+    /// Where its inputs go on.
+    pub places: Committed,
+    /// Which transaction of its task sent an offset; absent: no engine did.
+    pub sent: BTreeMap<Input, u64>,
+}
+
 /// Takes partitions over: from their committed offsets, or, where the group never committed, from the earliest.
 ///
 /// They are paused: nothing is read before the state of their tasks is there.
@@ -117,13 +127,13 @@ pub fn assign(
     wanted: &TopicPartitionList,
     names: &[Arc<str>],
     stop: &Arc<AtomicBool>,
-) -> Result<Option<Committed>, EngineError> {
+) -> Result<Option<Found>, EngineError> {
     let consumer = inbox.consumer();
     let patience = Patience::new(COMMITTED_PATIENCE, stop);
     let mut timeout = HIDDEN_MAX;
-    let found = loop {
+    let committed = loop {
         match consumer.committed_offsets(wanted.clone(), timeout) {
-            Ok(found) => break found,
+            Ok(committed) => break committed,
             Err(_) if consumer.client().fatal_error().is_some() => return Ok(None),
             Err(error) => {
                 // A transaction of somebody who is gone may hide them.
@@ -133,18 +143,42 @@ pub fn assign(
             }
         }
     };
-    let mut committed = Committed::new();
-    for element in found.elements() {
+    let found = read(&committed, names)?;
+    start(inbox, &found.places, names)?;
+    Ok(Some(found))
+}
+
+/// What the group has committed of these inputs, asked once more. None where no answer comes, or not as a member.
+pub fn again<'a>(
+    inbox: &Inbox<Group>,
+    inputs: impl IntoIterator<Item = &'a Input>,
+    names: &[Arc<str>],
+) -> Result<Option<Found>, EngineError> {
+    let consumer = inbox.consumer();
+    let mut wanted = TopicPartitionList::new();
+    for input in inputs {
+        wanted.add_partition(&names[input.topic], input.partition);
+    }
+    match consumer.committed_offsets(wanted, COMMITTED_TIMEOUT) {
+        Ok(committed) if consumer.client().fatal_error().is_none() => read(&committed, names).map(Some),
+        _ => Ok(None),
+    }
+}
+
+fn read(committed: &TopicPartitionList, names: &[Arc<str>]) -> Result<Found, EngineError> {
+    let mut found = Found::default();
+    for element in committed.elements() {
         element.error().map_err(|error| EngineError::kafka(READING_OFFSETS, &error))?;
         let Some(topic) = names.iter().position(|name| &**name == element.topic()) else { continue };
         let offset = match element.offset() {
             Offset::Offset(offset) => Some(offset),
             _ => None,
         };
-        committed.insert(Input { topic, partition: element.partition() }, offset);
+        let input = Input { topic, partition: element.partition() };
+        found.places.insert(input, offset);
+        found.sent.extend(sent::number(element.metadata()).map(|number| (input, number)));
     }
-    start(inbox, &committed, names)?;
-    Ok(Some(committed))
+    Ok(found)
 }
 
 fn inputs(list: &TopicPartitionList, names: &[Arc<str>]) -> impl Iterator<Item = Input> {
@@ -183,7 +217,11 @@ pub fn seek(inbox: &Inbox<Group>, places: &Committed, names: &[Arc<str>]) -> Res
         let at = place.map_or(Offset::Beginning, Offset::Offset);
         list.add_partition_offset(&names[input.topic], input.partition, at).map_err(failed)?;
     }
-    let moved = inbox.consumer().seek_partitions(list, SEEK_TIMEOUT).map_err(failed)?;
+    let moved = match inbox.consumer().seek_partitions(list, SEEK_TIMEOUT) {
+        // A member that was fenced moves nothing: the next poll tells.
+        Err(_) if inbox.consumer().client().fatal_error().is_some() => return Ok(()),
+        moved => moved.map_err(failed)?,
+    };
     moved.elements().iter().try_for_each(|element| element.error().map_err(failed))
 }
 

@@ -102,6 +102,8 @@ pub struct Counters {
     pub aborted: u64,
     /// Producers made anew after an unknown outcome or a fencing.
     pub rebuilt: u64,
+    /// Transactions found that were not whole: their end, or their offsets, are not what a broker had acknowledged.
+    pub torn: u64,
     /// Whole commits, from begin to the broker's answer.
     pub commits: Durations,
     /// Attempts at a transaction that succeeded, from begin to the broker's answer.
@@ -126,13 +128,14 @@ impl fmt::Display for Counters {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "inputs={} published={} state_entries={} transactions={} aborted={} rebuilt={} fenced={} dropped={} commit_p50_us={} commit_p99_us={}",
+            "inputs={} published={} state_entries={} transactions={} aborted={} rebuilt={} torn={} fenced={} dropped={} commit_p50_us={} commit_p99_us={}",
             self.inputs,
             self.published,
             self.state_entries,
             self.transactions,
             self.aborted,
             self.rebuilt,
+            self.torn,
             self.fenced,
             self.dropped,
             self.commits.quantile_micros(50),

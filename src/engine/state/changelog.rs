@@ -16,7 +16,6 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use rdkafka::consumer::{BaseConsumer, Consumer};
-use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use rdkafka::{Message, Offset, TopicPartitionList};
 
 use crate::engine::cluster::client::{Logs, create, ends, reader};
@@ -24,18 +23,19 @@ use crate::engine::cluster::identity::{recreated, topic_ids};
 use crate::engine::config::Config;
 use crate::engine::error::{EngineError, words};
 use crate::engine::failpoint;
-use crate::engine::group::assignment::Committed;
+use crate::engine::group::assignment::Found;
 use crate::engine::group::release::release;
 use crate::engine::patience::Patience;
 use crate::engine::shown::watch::Restored;
-use crate::engine::state::part::{Part, Settled, Start, start};
+use crate::engine::state::part::{Part, Settled, Start, refusal, start, torn};
+use crate::engine::state::reading::{READING, judge};
 use crate::engine::state::restore::TaskRestore;
 use crate::engine::state::store::hands::Stores;
 use crate::engine::state::store::keeper::{Keeper, Mark};
 use crate::engine::state::store::loading::{Empty, Loading};
 use crate::engine::task::Task;
 use crate::engine::task::catalogue::Registries;
-use crate::engine::task::place::{Role, StageName, TaskId};
+use crate::engine::task::place::{Input, Role, StageName, TaskId};
 use crate::engine::task::tape::Progress;
 
 /// Longest slice: heartbeats go on by themselves, but a rebalance is noticed this late.
@@ -48,7 +48,6 @@ const END_TIMEOUT: Duration = Duration::from_secs(2);
 const STALL: Duration = Duration::from_millis(500);
 /// Progress is told this often.
 const TELL_EVERY: Duration = Duration::from_secs(5);
-const READING: &str = "reading the changelog";
 
 /// Tasks on their way from the changelog.
 pub struct Restoring {
@@ -59,7 +58,7 @@ pub struct Restoring {
     reader: Option<BaseConsumer<Logs>>,
     ends: BaseConsumer<Logs>,
     asking: Patience,
-    committed: Committed,
+    committed: Found,
     parts: BTreeMap<TaskId, Part>,
     keeper: Option<Arc<Keeper>>,
     /// While local stores are being loaded.
@@ -75,14 +74,14 @@ impl Restoring {
     pub fn begin(
         config: &Config,
         registries: &Registries,
-        committed: Committed,
+        committed: Found,
         stores: &Stores,
         stop: &Arc<AtomicBool>,
     ) -> Result<Self, EngineError> {
         let (topic_ids, changelog_ids) = topic_ids(config);
         stores.identify(&changelog_ids);
         let mut parts = BTreeMap::new();
-        for input in committed.keys() {
+        for input in committed.places.keys() {
             let id = input.task();
             parts.entry(id).or_insert_with(|| Part::new(id, stores.task(id), registries));
         }
@@ -296,12 +295,33 @@ impl Restoring {
         Ok(())
     }
 
-    /// The tasks, or why they must not begin.
-    pub fn finish(mut self) -> Result<Vec<Task>, EngineError> {
-        let mut tasks = Vec::new();
+    /// Whether state and offsets are of different transactions: somebody may have committed in between.
+    pub fn is_torn(&self) -> bool {
+        self.parts
+            .iter()
+            .any(|(id, part)| part.progress().and_then(|progress| torn(progress, self.sent(*id))).is_some())
+    }
+
+    /// The inputs of its tasks.
+    pub fn inputs(&self) -> impl Iterator<Item = &Input> {
+        self.committed.places.keys()
+    }
+
+    /// Takes offsets that were asked for once more.
+    pub fn found(&mut self, found: Found) {
+        self.committed = found;
+    }
+
+    fn sent(&self, id: TaskId) -> [Option<u64>; 2] {
+        Role::ALL.map(|role| self.committed.sent.get(&id.input(role)).copied())
+    }
+
+    /// The tasks, and how many of them go on elsewhere than their offsets say; or why they must not begin.
+    pub fn finish(mut self) -> Result<(Vec<Task>, u64), EngineError> {
+        let (mut tasks, mut torn_tasks) = (Vec::new(), 0);
         for (task, mut part) in std::mem::take(&mut self.parts) {
             let (id, entries, end) = (task, part.entries, part.end());
-            let mut committed = Role::ALL.map(|role| self.committed.get(&id.input(role)).copied().flatten());
+            let mut committed = Role::ALL.map(|role| self.committed.places.get(&id.input(role)).copied().flatten());
             let known = committed.iter().any(Option::is_some);
             match start(entries, known, self.config.start_at_earliest) {
                 Start::GoOn => {}
@@ -311,7 +331,9 @@ impl Restoring {
                     %task,
                     "offsets are committed, but there is no state (a release before this one kept none): begins empty"
                 ),
-                Start::Refused => return Err(EngineError::OffsetLost(self.refusal(task, &part.task.topic))),
+                Start::Refused => {
+                    return Err(EngineError::OffsetLost(refusal(&self.config.group, task, &part.task.topic)));
+                }
             }
             let Some(Settled { core, progress, entries_hash }) = part.settled() else {
                 return Err(part.unusable("restored too early"));
@@ -319,6 +341,13 @@ impl Restoring {
             self.config.watch.note_restored(id.to_string(), Restored { entries, entries_hash });
             if let Some((keeper, changelog_next)) = self.keeper.as_ref().zip(end) {
                 keeper.committed(&part.task, Mark { changelog_next, state_hash: entries_hash });
+            }
+            let sent = self.sent(id);
+            if let Some(places) = progress.as_ref().and_then(|progress| torn(progress, sent)) {
+                let why = "a broker has state and offsets of different transactions";
+                tracing::error!(%task, offsets_of = ?sent, "{why}; the task goes on where its state ends");
+                committed = places;
+                torn_tasks += 1;
             }
             if let Some(recreated) = progress
                 .as_ref()
@@ -337,17 +366,7 @@ impl Restoring {
             tasks.push(Task::new(id, core, progress, committed, end.unwrap_or(0)));
         }
         tracing::info!(tasks = tasks.len(), seconds = self.begun.elapsed().as_secs_f64(), "state restored");
-        Ok(tasks)
-    }
-
-    fn refusal(&self, task: TaskId, topic: &str) -> String {
-        let group = &self.config.group;
-        format!(
-            "{task} has state on {topic}, but group {group} has no offsets: they expired or were deleted, and where to go \
-             on is not known. Either reset the group's offsets to where it is to go on (kafka-consumer-groups.sh \
-             --group {group} --reset-offsets), or begin anew without state: delete group {group} and topic {topic}. \
-             With start_at_earliest=true everything the inputs still hold is read once more, with the state"
-        )
+        Ok((tasks, torn_tasks))
     }
 }
 
@@ -358,33 +377,5 @@ impl Drop for Restoring {
             // Without a thread it is dropped here, which only takes longer.
             let _ = thread::Builder::new().name("discard".into()).spawn(move || drop(reader));
         }
-    }
-}
-
-/// What an error of the reader means.
-fn judge(error: &KafkaError, topic: &str) -> Result<(), EngineError> {
-    match error.rdkafka_error_code() {
-        Some(RDKafkaErrorCode::UnknownTopicOrPartition | RDKafkaErrorCode::UnknownTopic) => {
-            Err(EngineError::TopicMissing(topic.to_owned()))
-        }
-        _ => match EngineError::kafka(READING, error) {
-            denied @ EngineError::NotPermitted(_) => Err(denied),
-            fatal if matches!(error, KafkaError::MessageConsumptionFatal(_)) => Err(fatal),
-            // The library goes on by itself.
-            _ => Ok(()),
-        },
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_reader_goes_on_where_the_library_does() {
-        let judged = |code| judge(&KafkaError::MessageConsumption(code), "reflex.state.session");
-        assert!(judged(RDKafkaErrorCode::BrokerTransportFailure).is_ok());
-        assert!(matches!(judged(RDKafkaErrorCode::UnknownTopicOrPartition), Err(EngineError::TopicMissing(_))));
-        assert!(matches!(judged(RDKafkaErrorCode::TopicAuthorizationFailed), Err(EngineError::NotPermitted(_))));
     }
 }

@@ -129,6 +129,11 @@ impl Part {
         Ok(())
     }
 
+    /// How far it was, once settled.
+    pub fn progress(&self) -> Option<&Progress> {
+        self.settled.as_ref()?.progress.as_ref()
+    }
+
     /// The task, once settled.
     pub fn settled(&mut self) -> Option<Settled> {
         self.settled.take()
@@ -164,6 +169,23 @@ pub fn start(entries: u64, has_offsets: bool, start_at_earliest: bool) -> Start 
     }
 }
 
+/// Why a task is refused, and the ways out.
+pub fn refusal(group: &str, task: TaskId, topic: &str) -> String {
+    format!(
+        "{task} has state on {topic}, but group {group} has no offsets: they expired or were deleted, and where to go \
+         on is not known. Either reset the group's offsets to where it is to go on (kafka-consumer-groups.sh \
+         --group {group} --reset-offsets), or begin anew without state: delete group {group} and topic {topic}. \
+         With start_at_earliest=true everything the inputs still hold is read once more, with the state"
+    )
+}
+
+/// Where a task goes on whose state and offsets are of different transactions: where its state says, which is of one with
+/// it. None: they are of the same, or it cannot be told. `sent`: the transactions that its offsets are of.
+pub fn torn(progress: &Progress, sent: [Option<u64>; 2]) -> Option<[Option<i64>; 2]> {
+    let differs = sent.into_iter().flatten().any(|number| number != progress.seq);
+    progress.next.filter(|_| differs)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -177,6 +199,18 @@ mod tests {
         assert_eq!(start(0, true, false), Start::Stateless);
         assert_eq!(start(1, false, false), Start::Refused);
         assert_eq!(start(1, false, true), Start::Anew);
+    }
+
+    #[test]
+    fn a_task_goes_on_where_its_state_says_once_its_offsets_are_of_another_transaction() {
+        let next = Some([Some(9), None]);
+        let progress = Progress { seq: 5, next, ..Progress::default() };
+        assert_eq!(torn(&progress, [Some(5), Some(5)]), None);
+        assert_eq!(torn(&progress, [Some(4), Some(5)]), next);
+        assert_eq!(torn(&progress, [Some(6), None]), next);
+        // Somebody set them: that counts.
+        assert_eq!(torn(&progress, [None, None]), None);
+        assert_eq!(torn(&Progress { next: None, ..progress }, [Some(4), None]), None);
     }
 
     #[test]

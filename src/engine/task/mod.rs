@@ -296,7 +296,11 @@ impl Task {
         // First of all: who has to end this transaction for its writer finds the writer's name.
         transaction.publications.push(self.tape(&record, shared));
         transaction.publications.append(&mut self.batch.publications);
-        let progress = Progress { seq: self.progress.seq + 1, ..self.progress.clone() };
+        let progress = Progress {
+            seq: self.progress.seq + 1,
+            next: Some(Role::ALL.map(|role| self.position(role))),
+            ..self.progress.clone()
+        };
         transaction.publications.push(shared.outlets.progress(progress.encode(), self.id));
         for role in Role::ALL {
             let previous = self.committed[role.slot()];
@@ -341,6 +345,7 @@ impl Task {
             *committed = next.or(*committed);
         }
         self.progress.seq += 1;
+        self.progress.next = Some(self.committed);
         self.since_begun += 1;
         self.changelog_next = changelog_next.unwrap_or(self.changelog_next);
         self.registry.clone_from(&self.core.registry().version);

@@ -234,6 +234,10 @@ pub struct Progress {
     /// Ids of the topics that its offsets speak of, by name.
     #[serde(default)]
     pub topic_ids: std::collections::BTreeMap<String, String>,
+    /// Where its inputs go on, by slot; none: nothing was taken from one yet. State and places in one partition cannot be
+    /// torn from each other, whatever becomes of the offsets of the group.
+    #[serde(default)]
+    pub next: Option<[Option<i64>; 2]>,
 }
 
 impl Progress {

@@ -1,5 +1,6 @@
 //! Committing what is due, and the search for what a broker does not take.
 
+use std::sync::Arc;
 use std::time::Instant;
 
 use crate::engine::commit::pace::Pace;
@@ -18,8 +19,8 @@ impl Worker {
         failpoint::pass("after_decide");
         let transaction = match self.pending.take() {
             Some(pending) => pending,
-            None if everything => self.tasks.close_all()?,
-            None => self.tasks.close_due(&self.config, self.search.inputs_max(), started)?,
+            None if everything => Arc::new(self.tasks.close_all()?),
+            None => Arc::new(self.tasks.close_due(&self.config, self.search.inputs_max(), started)?),
         };
         failpoint::pass("in_checkpoint_write");
         self.config.watch.vital.wait(true, started);

@@ -87,7 +87,7 @@ struct Worker {
     restoring: Option<Restoring>,
     tasks: Tasks,
     /// Closed and not committed yet: nothing is taken until it is.
-    pending: Option<Transaction>,
+    pending: Option<Arc<Transaction>>,
     clock: Clock,
     search: Search,
     counters: Counters,
@@ -147,6 +147,12 @@ impl Worker {
             if self.pending.is_none() && !polled {
                 let wall = self.wall(now);
                 self.tasks.tick(wall, now)?;
+            }
+            if self.pending.is_none()
+                && self.publisher.is_to_confirm(now)
+                && let Some(inbox) = &self.inbox
+            {
+                self.publisher.confirm(inbox.consumer(), &mut self.counters)?;
             }
             if self.due(self.commits.idle).is_some_and(|due| due <= now) {
                 self.commit(false, on_progress)?;

@@ -8,7 +8,7 @@ use rdkafka::consumer::Consumer;
 use crate::engine::commit::transaction::Outcome;
 use crate::engine::error::EngineError;
 use crate::engine::failpoint;
-use crate::engine::group::assignment::{Rebalance, assign, resume, seek};
+use crate::engine::group::assignment::{Rebalance, again, assign, resume, seek};
 use crate::engine::group::membership::{join, leave};
 use crate::engine::shown::health::Phase;
 use crate::engine::state::changelog::Restoring;
@@ -24,6 +24,7 @@ impl Worker {
                     inbox.discard();
                     self.counters.assignments += 1;
                     self.config.watch.vital.wait(true, Instant::now());
+                    self.publisher.confirm(inbox.consumer(), &mut self.counters)?;
                     let names = &self.tasks.shared.names;
                     let Some(committed) = assign(&self.config, inbox, &wanted, names, &self.stop)? else { continue };
                     let registries = self.tasks.registries();
@@ -61,11 +62,23 @@ impl Worker {
         if !done {
             return Ok(());
         }
+        let (Some(mut restoring), Some(inbox)) = (self.restoring.take(), &self.inbox) else { return Ok(()) };
+        let is_torn = restoring.is_torn();
+        if is_torn {
+            // Who commits for these tasks now has fenced this member, or is about to: the next poll tells.
+            let names = &self.tasks.shared.names;
+            let Some(found) = again(inbox, restoring.inputs(), names)? else {
+                self.restoring = Some(restoring);
+                return Ok(());
+            };
+            restoring.found(found);
+        }
         self.counters.restores.add(begun.elapsed());
         self.counters.restored_entries += entries;
-        let (Some(restoring), Some(inbox)) = (self.restoring.take(), &self.inbox) else { return Ok(()) };
-        self.tasks.begin(restoring.finish()?);
-        if self.config.start_at_earliest {
+        let (restored, torn) = restoring.finish()?;
+        self.counters.torn += torn;
+        self.tasks.begin(restored);
+        if self.config.start_at_earliest || is_torn {
             seek(inbox, &self.tasks.places(), &self.tasks.shared.names)?;
         }
         resume(inbox, self.tasks.reading(), &self.tasks.shared.names)?;
@@ -84,6 +97,7 @@ impl Worker {
             tracing::warn!(inputs, "partitions lost: their uncommitted effects are dropped");
         }
         self.pending = None;
+        self.publisher.disown();
         self.restoring = None;
         self.tasks.end();
         self.stores.revoked();

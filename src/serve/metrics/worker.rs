@@ -32,6 +32,11 @@ pub fn families(snapshots: &[Arc<Snapshot>]) -> Vec<Family> {
         Family::counter("reflex_transactions", "Transactions by outcome; an aborted one is sent again.")
             .counts("outcome", &[("committed", sum(|c| c.transactions)), ("aborted", sum(|c| c.aborted))]),
         one("reflex_producers_rebuilt", "Producers made anew after an unknown outcome or a fencing.", |c| c.rebuilt),
+        one(
+            "reflex_transactions_torn",
+            "Transactions that were not whole though a broker had acknowledged them, and were mended.",
+            |c| c.torn,
+        ),
         one("reflex_fencings", "Memberships lost to another process of the same instance.", |c| c.fenced),
         Family::counter("reflex_rebalances", "Assignments by the group, and those it took away.")
             .counts("change", &[("assigned", sum(|c| c.assignments)), ("revoked", sum(|c| c.revocations))]),
