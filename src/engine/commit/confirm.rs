@@ -14,13 +14,14 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use rdkafka::consumer::{BaseConsumer, Consumer};
+use rdkafka::metadata::MetadataTopic;
 use rdkafka::producer::Producer;
 use rdkafka::{Message, Offset, TopicPartitionList};
 
 use crate::engine::cluster::client::{CALL_TIMEOUT, Logs, create, reader};
 use crate::engine::commit::classifier::Call;
 use crate::engine::commit::producer::{Place, abort, produce};
-use crate::engine::commit::transaction::{Publisher, Stumble, offsets};
+use crate::engine::commit::transaction::{Publisher, Stumble, partitions};
 use crate::engine::config::Config;
 use crate::engine::error::EngineError;
 use crate::engine::group::assignment::Group;
@@ -77,14 +78,14 @@ pub struct Kept {
 }
 
 impl Kept {
-    /// Its first record on each partition.
-    fn firsts(&self) -> BTreeMap<Part, i64> {
-        let mut firsts = BTreeMap::new();
+    /// Its last record on each partition: compaction keeps that longer than any before it.
+    fn lasts(&self) -> BTreeMap<Part, i64> {
+        let mut lasts = BTreeMap::new();
         for (publication, (partition, offset)) in self.transaction.publications.iter().zip(&self.places) {
-            let first = firsts.entry((Arc::clone(&publication.topic), *partition)).or_insert(*offset);
-            *first = (*first).min(*offset);
+            let last = lasts.entry((Arc::clone(&publication.topic), *partition)).or_insert(*offset);
+            *last = (*last).max(*offset);
         }
-        firsts
+        lasts
     }
 }
 
@@ -110,7 +111,7 @@ impl Publisher {
     pub(super) fn is_in_doubt(&mut self) -> bool {
         let disruptions = self.reports.disruptions();
         let Some(kept) = self.kept.as_mut().filter(|kept| kept.seen != disruptions) else { return false };
-        let seen = fates(&self.config, &kept.firsts(), SEEN_WITHIN);
+        let seen = fates(&self.config, &kept.lasts(), SEEN_WITHIN);
         let is_whole = seen.is_ok_and(|seen| seen.values().all(|fate| *fate == Fate::There));
         if is_whole {
             kept.seen = disruptions;
@@ -200,12 +201,12 @@ impl Publisher {
         counters: &mut Counters,
         patience: &Patience,
     ) -> Result<Found, EngineError> {
-        let firsts = kept.firsts();
-        let mut fates_now = fates(&self.config, &firsts, SEEN_WITHIN)?;
+        let lasts = kept.lasts();
+        let mut fates_now = fates(&self.config, &lasts, SEEN_WITHIN)?;
         let states = self.config.topics.states();
         let is_known = fates_now.iter().all(|((topic, _), fate)| *fate != Fate::Gone || !states.contains(&&**topic));
         let open = |fates: &BTreeMap<Part, Fate>| -> BTreeMap<Part, i64> {
-            firsts
+            lasts
                 .iter()
                 .filter(|(part, _)| fates.get(*part) == Some(&Fate::Open))
                 .map(|(p, f)| (p.clone(), *f))
@@ -213,8 +214,10 @@ impl Publisher {
         };
         // Beginning waits until the coordinator is done with the transaction before: what is open then is open for ever,
         // and an end of ours decides it. What is committed stays so.
-        if let Err(stumble) = self.probe(consumer, &kept.transaction, open(&fates_now).into_keys()) {
+        let inputs = partitions(&kept.transaction, self.config.topics.inputs());
+        if let Err(stumble) = self.probe(consumer, &inputs, open(&fates_now).into_keys()) {
             self.get_up(&stumble, patience, counters)?;
+            return Err(EngineError::Outage("what is open could not be ended".into()));
         }
         let since = Instant::now();
         loop {
@@ -230,14 +233,42 @@ impl Publisher {
         }
         let gone: BTreeSet<Part> =
             fates_now.into_iter().filter(|(_, fate)| *fate == Fate::Gone).map(|(part, _)| part).collect();
-        Ok(Found { is_nowhere: gone.len() == firsts.len(), is_known, gone })
+        Ok(Found { is_nowhere: gone.len() == lasts.len(), is_known, gone })
     }
 
-    /// A transaction of ours that is aborted, with a record for each of these partitions and offsets of the group.
-    fn probe(
+    /// Ends what a process with this id left open though a broker takes it for ended, wherever that is. Nothing of this
+    /// process may be open.
+    ///
+    /// # Errors
+    /// No broker answers in time.
+    pub fn end_own(
+        &mut self,
+        consumer: &BaseConsumer<Group>,
+        inputs: &TopicPartitionList,
+        counters: &mut Counters,
+    ) -> Result<(), EngineError> {
+        const DOING: &str = "ending what this process left open";
+        let patience = Patience::new(self.config.outage_max, &self.stop);
+        let mut parts: Vec<Part> = Vec::new();
+        for topic in self.config.topics.outputs() {
+            let found = consumer.fetch_metadata(Some(&topic), CALL_TIMEOUT);
+            let found = found.map_err(|error| EngineError::kafka(DOING, &error))?;
+            let topic: Arc<str> = Arc::from(topic);
+            let partitions = found.topics().iter().flat_map(MetadataTopic::partitions);
+            parts.extend(partitions.map(|partition| (Arc::clone(&topic), partition.id())));
+        }
+        tracing::warn!("{DOING}");
+        if let Err(stumble) = self.probe(consumer, inputs, parts.into_iter()) {
+            self.get_up(&stumble, &patience, counters)?;
+        }
+        Ok(())
+    }
+
+    /// A transaction of ours that is aborted, with a record for each of these partitions, and with offsets of the group.
+    pub(super) fn probe(
         &self,
         consumer: &BaseConsumer<Group>,
-        transaction: &Transaction,
+        inputs: &TopicPartitionList,
         parts: impl Iterator<Item = Part>,
     ) -> Result<(), Stumble> {
         let Some(producer) = &self.producer else { return Err(Stumble::NotMember) };
@@ -252,10 +283,10 @@ impl Publisher {
             .collect();
         producer.begin_transaction().map_err(|error| Stumble::Failed(Call::Begin, error))?;
         produce(producer, &probes).map_err(|error| Stumble::Failed(Call::Produce, error))?;
-        let sent = offsets(transaction, self.config.topics.inputs(), &self.config.worker_id());
-        if let (Ok(sent), Some(group)) = (sent, consumer.group_metadata()) {
+        let mut offsets = inputs.clone();
+        if let (Ok(()), Some(group)) = (offsets.set_all_offsets(Offset::Offset(0)), consumer.group_metadata()) {
             // The group may refuse them: its partition takes part all the same.
-            let _ = producer.send_offsets_to_transaction(&sent, &group, CALL_TIMEOUT);
+            let _ = producer.send_offsets_to_transaction(&offsets, &group, CALL_TIMEOUT);
         }
         if abort(producer) { Ok(()) } else { Err(Stumble::Doubt) }
     }
@@ -301,7 +332,7 @@ impl Publisher {
             return Err(Stumble::Doubt);
         }
         if !is_all {
-            let there: BTreeSet<Part> = kept.firsts().into_keys().step_by(2).collect();
+            let there: BTreeSet<Part> = kept.lasts().into_keys().step_by(2).collect();
             self.publish_again(consumer, &mut kept, &there, true)?;
         }
         self.reports.disrupted();
@@ -316,25 +347,25 @@ impl Publisher {
 /// A client cannot be made.
 pub fn fates(
     config: &Config,
-    firsts: &BTreeMap<Part, i64>,
+    lasts: &BTreeMap<Part, i64>,
     within: Duration,
 ) -> Result<BTreeMap<Part, Fate>, EngineError> {
     let failed = |error| EngineError::kafka(DOING, &error);
     let reader: BaseConsumer<Logs> = create(&reader(config), Logs)?;
-    let mut list = TopicPartitionList::new();
-    for ((topic, partition), first) in firsts {
-        list.add_partition_offset(topic, *partition, Offset::Offset(*first)).map_err(failed)?;
+    let mut wanted = TopicPartitionList::new();
+    for ((topic, partition), last) in lasts {
+        wanted.add_partition_offset(topic, *partition, Offset::Offset(*last)).map_err(failed)?;
     }
-    reader.assign(&list).map_err(failed)?;
-    let mut fates: BTreeMap<Part, Fate> = firsts.keys().map(|part| (part.clone(), Fate::Open)).collect();
+    reader.assign(&wanted).map_err(failed)?;
+    let mut fates: BTreeMap<Part, Fate> = lasts.keys().map(|part| (part.clone(), Fate::Open)).collect();
     let since = Instant::now();
     while since.elapsed() < within && fates.values().any(|fate| *fate == Fate::Open) {
         if let Some(Ok(message)) = reader.poll(POLL_MAX) {
             let part = (Arc::from(message.topic()), message.partition());
-            let first = firsts.get(&part).copied();
+            let last = lasts.get(&part).copied();
             let fate = fates.get_mut(&part).filter(|fate| **fate == Fate::Open);
-            if let Some((fate, first)) = fate.zip(first).filter(|(_, first)| message.offset() >= *first) {
-                *fate = if message.offset() == first { Fate::There } else { Fate::Gone };
+            if let Some((fate, last)) = fate.zip(last).filter(|(_, last)| message.offset() >= *last) {
+                *fate = if message.offset() == last { Fate::There } else { Fate::Gone };
             }
             continue;
         }
@@ -342,8 +373,8 @@ pub fn fates(
         let positions = reader.position().map_err(failed)?;
         for ((topic, partition), fate) in fates.iter_mut().filter(|(_, fate)| **fate == Fate::Open) {
             let position = positions.find_partition(topic, *partition).map(|element| element.offset());
-            let first = firsts[&(Arc::clone(topic), *partition)];
-            if matches!(position, Some(Offset::Offset(position)) if position > first) {
+            let last = lasts[&(Arc::clone(topic), *partition)];
+            if matches!(position, Some(Offset::Offset(position)) if position > last) {
                 *fate = Fate::Gone;
             }
         }

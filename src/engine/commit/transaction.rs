@@ -190,10 +190,8 @@ impl Publisher {
             return Err(Stumble::Doubt);
         }
         let Some(producer) = &self.producer else { return Err(Stumble::NotMember) };
-        if !transaction.spans.is_empty() {
-            self.send_offsets(producer, consumer, transaction)?;
-            failpoint::pass("after_send_offsets");
-        }
+        self.send_offsets(producer, consumer, transaction)?;
+        failpoint::pass("after_send_offsets");
         failpoint::pass("before_end_txn");
         let sent = Kept { transaction: Arc::clone(transaction), places, seen, is_ours: true };
         #[cfg(feature = "failpoints")]
@@ -213,6 +211,9 @@ impl Publisher {
         transaction: &Transaction,
     ) -> Result<(), Stumble> {
         let failed = |error| Stumble::Failed(Call::SendOffsets, error);
+        if transaction.spans.is_empty() {
+            return Ok(());
+        }
         let offsets = offsets(transaction, self.config.topics.inputs(), &self.config.worker_id()).map_err(failed)?;
         // Fresh, after the last poll; the same generation before and after makes it that of the metadata between.
         let generation = native::generation(consumer).ok_or(Stumble::NotMember)?;
@@ -258,6 +259,10 @@ impl Publisher {
             // The group may have news, which only a poll brings: it is asked again after that.
             Err(error) if since.elapsed() < self.config.outage_max => {
                 tracing::warn!(doing = ASKING, last = words(&error), "trying again");
+                let inputs = partitions(transaction, self.config.topics.inputs());
+                if let Err(stumble) = self.probe(consumer, &inputs, std::iter::empty()) {
+                    self.get_up(&stumble, patience, counters)?;
+                }
                 return Ok(Some(Outcome::NotMember));
             }
             Err(error) => return Err(EngineError::Outage(format!("{ASKING}: {}", words(&error)))),
@@ -328,7 +333,8 @@ fn again(call: Call, mut run: impl FnMut(Duration) -> Result<(), KafkaError>) ->
     }
 }
 
-fn partitions(transaction: &Transaction, names: [&str; 4]) -> TopicPartitionList {
+/// The inputs of a transaction.
+pub(super) fn partitions(transaction: &Transaction, names: [&str; 4]) -> TopicPartitionList {
     let mut list = TopicPartitionList::new();
     for input in transaction.spans.keys() {
         list.add_partition(names[input.topic], input.partition);
@@ -337,11 +343,7 @@ fn partitions(transaction: &Transaction, names: [&str; 4]) -> TopicPartitionList
 }
 
 /// The offsets of a transaction, each with what tells who sent it.
-pub(super) fn offsets(
-    transaction: &Transaction,
-    names: [&str; 4],
-    writer: &str,
-) -> Result<TopicPartitionList, KafkaError> {
+fn offsets(transaction: &Transaction, names: [&str; 4], writer: &str) -> Result<TopicPartitionList, KafkaError> {
     let mut list = TopicPartitionList::new();
     for (input, span) in &transaction.spans {
         let topic = names[input.topic];

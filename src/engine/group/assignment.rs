@@ -120,13 +120,15 @@ pub struct Found {
 ///
 /// They are paused: nothing is read before the state of their tasks is there.
 ///
-/// Gives none where the member has been fenced in the meantime: the next poll tells.
+/// Gives none where the member has been fenced in the meantime: the next poll tells. `end_own` ends what this process
+/// itself left open; it is called where offsets are hidden and nobody else is to blame.
 pub fn assign(
     config: &Config,
     inbox: &Inbox<Group>,
     wanted: &TopicPartitionList,
     names: &[Arc<str>],
     stop: &Arc<AtomicBool>,
+    end_own: &mut dyn FnMut() -> Result<(), EngineError>,
 ) -> Result<Option<Found>, EngineError> {
     let consumer = inbox.consumer();
     let patience = Patience::new(COMMITTED_PATIENCE, stop);
@@ -137,7 +139,9 @@ pub fn assign(
             Err(_) if consumer.client().fatal_error().is_some() => return Ok(None),
             Err(error) => {
                 // A transaction of somebody who is gone may hide them.
-                release(config, &inputs(wanted, names).map(Input::task).collect())?;
+                if release(config, &inputs(wanted, names).map(Input::task).collect())? == 0 {
+                    end_own()?;
+                }
                 timeout = COMMITTED_TIMEOUT;
                 patience.pause(READING_OFFSETS, &words(&error))?;
             }

@@ -64,6 +64,8 @@ pub struct Restoring {
     /// While local stores are being loaded.
     loading: Option<Loading<TaskRestore>>,
     is_reading: bool,
+    /// Whether the changelog ends in an open transaction of nobody else.
+    is_hidden: bool,
     begun: Instant,
     progressed: Instant,
     told: Instant,
@@ -105,6 +107,7 @@ impl Restoring {
             keeper,
             loading,
             is_reading: false,
+            is_hidden: false,
             begun: now,
             progressed: now,
             told: now,
@@ -290,9 +293,14 @@ impl Restoring {
             }
         }
         if !hidden.is_empty() {
-            release(&self.config, &hidden)?;
+            self.is_hidden = release(&self.config, &hidden)? == 0;
         }
         Ok(())
+    }
+
+    /// Whether something is hidden, and no other process is to blame; asked once.
+    pub fn take_hidden(&mut self) -> bool {
+        std::mem::take(&mut self.is_hidden)
     }
 
     /// Whether state and offsets are of different transactions: somebody may have committed in between.

@@ -26,7 +26,10 @@ impl Worker {
                     self.config.watch.vital.wait(true, Instant::now());
                     self.publisher.confirm(inbox.consumer(), &mut self.counters)?;
                     let names = &self.tasks.shared.names;
-                    let Some(committed) = assign(&self.config, inbox, &wanted, names, &self.stop)? else { continue };
+                    let (publisher, counters) = (&mut self.publisher, &mut self.counters);
+                    let mut end_own = || publisher.end_own(inbox.consumer(), &wanted, counters);
+                    let assigned = assign(&self.config, inbox, &wanted, names, &self.stop, &mut end_own)?;
+                    let Some(committed) = assigned else { continue };
                     let registries = self.tasks.registries();
                     self.restoring =
                         Some(Restoring::begin(&self.config, registries, committed, &self.stores, &self.stop)?);
@@ -60,6 +63,12 @@ impl Worker {
         let (tasks, entries, begun) = restoring.progress();
         self.config.watch.vital.restored(entries);
         if !done {
+            if restoring.take_hidden()
+                && let Some(inbox) = &self.inbox
+                && let Ok(inputs) = inbox.consumer().assignment()
+            {
+                self.publisher.end_own(inbox.consumer(), &inputs, &mut self.counters)?;
+            }
             return Ok(());
         }
         let (Some(mut restoring), Some(inbox)) = (self.restoring.take(), &self.inbox) else { return Ok(()) };
