@@ -3,39 +3,50 @@
 //! A coordinator acknowledges the end of a transaction once it has written it down; the markers that end it on each
 //! partition come after. Kafka since 4.3 (4.4.0 included) leaves out the markers of a partition that has no leader at that
 //! moment (KAFKA-20734), as where all its replicas restart: the records stay open behind a commit that was acknowledged,
-//! and the next end of a transaction of the same producer on that partition decides them, an abort as well. So after a
-//! connection was lost, and before anything else is sent, it is looked at where the last transaction is there. Where it is
-//! not, what is open is ended, and what is missing is published again.
+//! and the next end of a transaction of the same producer on that partition decides them, an abort as well. So where a
+//! connection was lost soon after an acknowledgement, and before the next transaction ends, it is looked at where the last
+//! one is. Where it is not, what is open is ended, and what is missing is published again: as long as the offsets go with
+//! it, which the group fences, or the state is there, so that whoever owns the tasks knows of it. Else its inputs are taken
+//! again.
 //!
-//! Invariant: what a commit acknowledged is there once, or nowhere (`kafka::commit`, `tests/faults`).
+//! Where everything is there, as on a broker that does as it should, nothing is sent (`tests/faults`).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::thread;
 use std::time::{Duration, Instant};
 
 use rdkafka::consumer::{BaseConsumer, Consumer};
+use rdkafka::message::{Header, OwnedHeaders};
 use rdkafka::metadata::MetadataTopic;
 use rdkafka::producer::Producer;
 use rdkafka::{Message, Offset, TopicPartitionList};
 
 use crate::engine::cluster::client::{CALL_TIMEOUT, Logs, create, reader};
-use crate::engine::commit::classifier::Call;
+use crate::engine::commit::classifier::{Action, Call, Seen, classify};
 use crate::engine::commit::producer::{Place, abort, produce};
-use crate::engine::commit::transaction::{Publisher, Stumble, partitions};
+use crate::engine::commit::transaction::{Publisher, Stumble, offsets};
 use crate::engine::config::Config;
-use crate::engine::error::EngineError;
+use crate::engine::error::{EngineError, words};
 use crate::engine::group::assignment::Group;
+use crate::engine::group::sent::number_of_nothing;
 use crate::engine::native;
 use crate::engine::patience::Patience;
 use crate::engine::shown::counters::Counters;
 use crate::engine::task::batch::{Publication, Transaction};
+use crate::engine::task::tape::WRITER_HEADER;
 
+/// A connection that is lost later after an acknowledgement has nothing to do with its markers.
+const DOUBT_MAX: Duration = Duration::from_secs(15);
+/// Records are not looked for longer after their acknowledgement: compaction and retention take them away as well.
+const AGE_MAX: Duration = Duration::from_mins(10);
 /// How long records may take to be seen before something is thought to hide them.
-pub const SEEN_WITHIN: Duration = Duration::from_millis(500);
+const SEEN_WITHIN: Duration = Duration::from_secs(2);
 /// How long the open transactions of others may hide records: their timeout, and until a broker notices, twice.
 const HIDDEN_MAX: Duration = Duration::from_secs(40);
-/// Connections have to be there for this long before an idle worker looks.
-const CALM_MIN: Duration = Duration::from_secs(1);
+/// How long one question may take.
+const ASK_TIMEOUT: Duration = Duration::from_secs(2);
 const POLL_MAX: Duration = Duration::from_millis(20);
 const AGAIN: &str = "what was missing of it is published again";
 const LEFT: &str = "its inputs are taken again";
@@ -61,7 +72,7 @@ struct Found {
     gone: BTreeSet<Part>,
     /// Whether that is all of them.
     is_nowhere: bool,
-    /// Whether nobody can have begun with the state before it: it is there, or was open until now.
+    /// Whether the state of all its tasks is there.
     is_known: bool,
 }
 
@@ -71,10 +82,8 @@ pub struct Kept {
     pub transaction: Arc<Transaction>,
     /// Where its records are, in their order.
     pub places: Vec<Place>,
-    /// Disruptions when it began, or was last seen whole.
-    pub seen: u64,
-    /// Whether its tasks were this worker's ever since.
-    pub is_ours: bool,
+    /// When it was acknowledged.
+    pub at: Instant,
 }
 
 impl Kept {
@@ -90,45 +99,38 @@ impl Kept {
 }
 
 impl Publisher {
-    /// Whether connections are back for a while, and the last transaction was not looked at since.
-    pub fn is_to_confirm(&mut self, now: Instant) -> bool {
-        let disruptions = self.reports.disruptions();
-        if self.disruptions.is_none_or(|(known, _)| known != disruptions) {
-            self.disruptions = Some((disruptions, now));
-        }
-        let is_calm = self.disruptions.is_some_and(|(_, since)| now.duration_since(since) >= CALM_MIN);
-        is_calm && self.kept.as_ref().is_some_and(|kept| kept.seen != disruptions)
-    }
-
     /// Its tasks may be somebody else's from now on.
     pub fn disown(&mut self) {
-        if let Some(kept) = &mut self.kept {
-            kept.is_ours = false;
-        }
+        (self.kept, self.is_left) = (None, false);
     }
 
-    /// Whether the last transaction was acknowledged before a connection was lost, and is not seen whole since.
+    /// Whether a connection was lost soon after the last transaction was acknowledged, and not all of it is seen since.
     pub(super) fn is_in_doubt(&mut self) -> bool {
-        let disruptions = self.reports.disruptions();
-        let Some(kept) = self.kept.as_mut().filter(|kept| kept.seen != disruptions) else { return false };
+        let Some(lost) = self.reports.disrupted_at() else { return false };
+        let is_to_see =
+            |kept: &Kept| lost.saturating_duration_since(kept.at) < DOUBT_MAX && kept.at.elapsed() < AGE_MAX;
+        let Some(kept) = self.kept.as_ref().filter(|kept| is_to_see(kept)) else { return false };
         let seen = fates(&self.config, &kept.lasts(), SEEN_WITHIN);
         let is_whole = seen.is_ok_and(|seen| seen.values().all(|fate| *fate == Fate::There));
         if is_whole {
-            kept.seen = disruptions;
+            // What was seen once stays.
+            self.kept = None;
         }
         !is_whole
     }
 
-    /// Makes the last transaction whole, where a connection was lost since it was acknowledged: what is missing of it is
-    /// published again, or, where nothing of it is there and its tasks may be somebody else's by now, left to them.
+    /// Makes the last transaction whole, where it is in doubt.
     ///
     /// # Errors
     /// No broker answers in time.
-    pub fn confirm(&mut self, consumer: &BaseConsumer<Group>, counters: &mut Counters) -> Result<(), EngineError> {
+    pub(super) fn confirm(
+        &mut self,
+        consumer: &BaseConsumer<Group>,
+        counters: &mut Counters,
+    ) -> Result<(), EngineError> {
         let patience = Patience::new(self.config.outage_max, &self.stop);
         let mut may_send = true;
         while self.is_in_doubt() {
-            let disruptions = self.reports.disruptions();
             let Some(mut kept) = self.kept.take() else { return Ok(()) };
             let found = match self.look(consumer, &kept, counters, &patience) {
                 Ok(found) => found,
@@ -138,59 +140,35 @@ impl Publisher {
                     continue;
                 }
             };
-            if found.gone.is_empty() {
-                kept.seen = disruptions;
-                self.kept = Some(kept);
-                continue;
-            }
             let is_member = native::generation(consumer).is_some() && !consumer.context().is_pending();
-            let with_offsets = may_send && kept.is_ours && is_member;
+            let with_offsets = may_send && is_member;
             let partitions = words_of(&found.gone);
-            if !with_offsets && (found.is_nowhere || !kept.is_ours && !found.is_known) {
+            if !with_offsets && (found.is_nowhere || !found.is_known) {
                 tracing::error!(partitions, "a broker acknowledged a transaction and dropped its end: {LEFT}");
                 counters.torn += 1;
+                self.is_left = true;
                 return Ok(());
             }
             match self.publish_again(consumer, &mut kept, &found.gone, with_offsets) {
+                Ok(()) if found.gone.is_empty() => return Ok(()),
                 Ok(()) => {
                     tracing::error!(partitions, "a broker acknowledged a transaction and dropped its end: {AGAIN}");
                     counters.torn += 1;
-                    kept.seen = disruptions;
+                    kept.at = Instant::now();
+                    self.reports.settled();
                     self.kept = Some(kept);
                 }
                 Err(stumble) => {
                     self.kept = Some(kept);
-                    // The group may have moved on; then the state of the tasks alone tells where they go on.
-                    may_send &= !matches!(stumble, Stumble::NotMember | Stumble::Failed(Call::SendOffsets, _));
+                    // The group has moved on: then the state of the tasks alone tells where they go on.
+                    may_send &= !matches!(&stumble, Stumble::NotMember)
+                        && !matches!(&stumble, Stumble::Failed(_, error) if Seen::of(error).is_group_change());
                     self.get_up(&stumble, &patience, counters)?;
                     patience.pause(DOING, "what is missing could not be published")?;
                 }
             }
         }
         Ok(())
-    }
-
-    /// Whether a transaction whose outcome is not known was committed: then some of it can be read, and the rest is missing.
-    ///
-    /// # Errors
-    /// No broker answers in time.
-    pub(super) fn is_anywhere(
-        &mut self,
-        consumer: &BaseConsumer<Group>,
-        sent: Kept,
-        patience: &Patience,
-        counters: &mut Counters,
-    ) -> Result<bool, EngineError> {
-        loop {
-            match self.look(consumer, &sent, counters, patience) {
-                Ok(found) if found.is_nowhere => return Ok(false),
-                Ok(_) => {
-                    self.kept = Some(sent);
-                    return Ok(true);
-                }
-                Err(error) => patience.pause(DOING, &error.to_string())?,
-            }
-        }
     }
 
     /// Looks where a transaction is, until that is settled on every partition.
@@ -203,8 +181,6 @@ impl Publisher {
     ) -> Result<Found, EngineError> {
         let lasts = kept.lasts();
         let mut fates_now = fates(&self.config, &lasts, SEEN_WITHIN)?;
-        let states = self.config.topics.states();
-        let is_known = fates_now.iter().all(|((topic, _), fate)| *fate != Fate::Gone || !states.contains(&&**topic));
         let open = |fates: &BTreeMap<Part, Fate>| -> BTreeMap<Part, i64> {
             lasts
                 .iter()
@@ -214,8 +190,9 @@ impl Publisher {
         };
         // Beginning waits until the coordinator is done with the transaction before: what is open then is open for ever,
         // and an end of ours decides it. What is committed stays so.
-        let inputs = partitions(&kept.transaction, self.config.topics.inputs());
-        if let Err(stumble) = self.probe(consumer, &inputs, open(&fates_now).into_keys()) {
+        let sent = offsets(&kept.transaction, self.config.topics.inputs(), &self.config.worker_id())
+            .map_err(|error| EngineError::kafka(DOING, &error))?;
+        if let Err(stumble) = self.probe(consumer, &sent, open(&fates_now).into_keys()) {
             self.get_up(&stumble, patience, counters)?;
             return Err(EngineError::Outage("what is open could not be ended".into()));
         }
@@ -225,40 +202,53 @@ impl Publisher {
             if left.is_empty() {
                 break;
             }
-            if since.elapsed() > HIDDEN_MAX {
+            if since.elapsed() > HIDDEN_MAX || self.stop.load(Ordering::Relaxed) {
                 let hidden = words_of(&left.into_keys().collect());
                 return Err(EngineError::Outage(format!("{DOING}: open transactions of others hide it on {hidden}")));
             }
-            fates_now.extend(fates(&self.config, &left, SEEN_WITHIN)?);
+            fates_now.extend(fates(&self.config, &left, SEEN_WITHIN * 4)?);
         }
         let gone: BTreeSet<Part> =
             fates_now.into_iter().filter(|(_, fate)| *fate == Fate::Gone).map(|(part, _)| part).collect();
+        let states = self.config.topics.states();
+        let is_known = !gone.iter().any(|(topic, _)| states.contains(&&**topic));
         Ok(Found { is_nowhere: gone.len() == lasts.len(), is_known, gone })
     }
 
     /// Ends what a process with this id left open though a broker takes it for ended, wherever that is. Nothing of this
-    /// process may be open.
+    /// process may be open. What does not succeed is told, and may be tried again.
     ///
     /// # Errors
-    /// No broker answers in time.
+    /// No producer can be made any more.
     pub fn end_own(
         &mut self,
         consumer: &BaseConsumer<Group>,
         inputs: &TopicPartitionList,
         counters: &mut Counters,
     ) -> Result<(), EngineError> {
-        const DOING: &str = "ending what this process left open";
-        let patience = Patience::new(self.config.outage_max, &self.stop);
-        let mut parts: Vec<Part> = Vec::new();
-        for topic in self.config.topics.outputs() {
-            let found = consumer.fetch_metadata(Some(&topic), CALL_TIMEOUT);
-            let found = found.map_err(|error| EngineError::kafka(DOING, &error))?;
-            let topic: Arc<str> = Arc::from(topic);
-            let partitions = found.topics().iter().flat_map(MetadataTopic::partitions);
-            parts.extend(partitions.map(|partition| (Arc::clone(&topic), partition.id())));
-        }
+        const DOING: &str = "ending what this process may have left open";
         tracing::warn!("{DOING}");
-        if let Err(stumble) = self.probe(consumer, inputs, parts.into_iter()) {
+        let found = match consumer.fetch_metadata(None, ASK_TIMEOUT) {
+            Ok(found) => found,
+            Err(error) => {
+                tracing::warn!(doing = DOING, error = %words(&error), "no success yet");
+                return Ok(());
+            }
+        };
+        let outputs = self.config.topics.outputs();
+        let is_output = |topic: &&MetadataTopic| outputs.iter().any(|output| output == topic.name());
+        let parts = found.topics().iter().filter(is_output).flat_map(|topic| {
+            let name: Arc<str> = Arc::from(topic.name());
+            topic.partitions().iter().map(move |partition| (Arc::clone(&name), partition.id()))
+        });
+        let mut list = inputs.clone();
+        let is_set = list.set_all_offsets(Offset::Offset(0));
+        for mut element in list.elements() {
+            // Should a broker keep them: no task takes them for its own.
+            element.set_metadata(number_of_nothing());
+        }
+        if let (Ok(()), Err(stumble)) = (is_set, self.probe(consumer, &list, parts)) {
+            let patience = Patience::new(self.config.outage_max, &self.stop);
             self.get_up(&stumble, &patience, counters)?;
         }
         Ok(())
@@ -268,25 +258,29 @@ impl Publisher {
     pub(super) fn probe(
         &self,
         consumer: &BaseConsumer<Group>,
-        inputs: &TopicPartitionList,
+        sent: &TopicPartitionList,
         parts: impl Iterator<Item = Part>,
     ) -> Result<(), Stumble> {
         let Some(producer) = &self.producer else { return Err(Stumble::NotMember) };
+        let writer = self.config.worker_id();
         let probes: Vec<Publication> = parts
             .map(|(topic, partition)| Publication {
                 topic,
                 partition: Some(partition),
                 key: Some(b"probe".to_vec()),
                 value: None,
-                headers: None,
+                // Should this process end now, others find out whose it is.
+                headers: Some(OwnedHeaders::new().insert(Header { key: WRITER_HEADER, value: Some(&writer) })),
             })
             .collect();
         producer.begin_transaction().map_err(|error| Stumble::Failed(Call::Begin, error))?;
         produce(producer, &probes).map_err(|error| Stumble::Failed(Call::Produce, error))?;
-        let mut offsets = inputs.clone();
-        if let (Ok(()), Some(group)) = (offsets.set_all_offsets(Offset::Offset(0)), consumer.group_metadata()) {
-            // The group may refuse them: its partition takes part all the same.
-            let _ = producer.send_offsets_to_transaction(&offsets, &group, CALL_TIMEOUT);
+        if let Some(group) = consumer.group_metadata()
+            && let Err(error) = producer.send_offsets_to_transaction(sent, &group, CALL_TIMEOUT)
+            // A refusal does: the partition of the group takes part. A request that may still be on its way does not.
+            && classify(Call::SendOffsets, Seen::of(&error)) != Action::Abort
+        {
+            return Err(Stumble::Failed(Call::SendOffsets, error));
         }
         if abort(producer) { Ok(()) } else { Err(Stumble::Doubt) }
     }
@@ -305,8 +299,11 @@ impl Publisher {
             |number: &usize| gone.contains(&(Arc::clone(&publications[*number].topic), kept.places[*number].0));
         let missing: Vec<usize> = (0..publications.len()).filter(is_missing).collect();
         producer.begin_transaction().map_err(|error| Stumble::Failed(Call::Begin, error))?;
-        let again: Vec<&Publication> = missing.iter().map(|number| &publications[*number]).collect();
-        let places = produce(producer, again).map_err(|error| Stumble::Failed(Call::Produce, error))?;
+        let again: Vec<Publication> = missing
+            .iter()
+            .map(|number| Publication { partition: Some(kept.places[*number].0), ..publications[*number].clone() })
+            .collect();
+        let places = produce(producer, &again).map_err(|error| Stumble::Failed(Call::Produce, error))?;
         // Whatever becomes of this transaction: it is there that the records are looked for next.
         for (number, place) in missing.into_iter().zip(places) {
             kept.places[number] = place;
@@ -345,13 +342,10 @@ impl Publisher {
 ///
 /// # Errors
 /// A client cannot be made.
-pub fn fates(
-    config: &Config,
-    lasts: &BTreeMap<Part, i64>,
-    within: Duration,
-) -> Result<BTreeMap<Part, Fate>, EngineError> {
+fn fates(config: &Config, lasts: &BTreeMap<Part, i64>, within: Duration) -> Result<BTreeMap<Part, Fate>, EngineError> {
     let failed = |error| EngineError::kafka(DOING, &error);
-    let reader: BaseConsumer<Logs> = create(&reader(config), Logs)?;
+    let reader = Reading(Some(create(&reader(config), Logs)?));
+    let Some(reader) = &reader.0 else { return Ok(BTreeMap::new()) };
     let mut wanted = TopicPartitionList::new();
     for ((topic, partition), last) in lasts {
         wanted.add_partition_offset(topic, *partition, Offset::Offset(*last)).map_err(failed)?;
@@ -380,6 +374,18 @@ pub fn fates(
         }
     }
     Ok(fates)
+}
+
+/// A reader. Closing one takes 100 ms or more: nobody waits for it.
+struct Reading(Option<BaseConsumer<Logs>>);
+
+impl Drop for Reading {
+    fn drop(&mut self) {
+        if let Some(reader) = self.0.take() {
+            // Without a thread it is dropped here, which only takes longer.
+            let _ = thread::Builder::new().name("discard".into()).spawn(move || drop(reader));
+        }
+    }
 }
 
 fn words_of(parts: &BTreeSet<Part>) -> String {

@@ -39,7 +39,7 @@ pub struct Reports {
     tapes: [String; 2],
     changelog_ends: Mutex<BTreeMap<TaskId, i64>>,
     broker_ahead_micros: AtomicI64,
-    disruptions: AtomicU64,
+    disrupted_at: Mutex<Option<Instant>>,
 }
 
 impl Reports {
@@ -50,7 +50,7 @@ impl Reports {
             tapes: topics.tapes().map(str::to_owned),
             changelog_ends: Mutex::default(),
             broker_ahead_micros: AtomicI64::new(0),
-            disruptions: AtomicU64::new(0),
+            disrupted_at: Mutex::default(),
         }
     }
 
@@ -78,12 +78,17 @@ impl Reports {
 
     /// A connection was lost, or is not to be had.
     pub fn disrupted(&self) {
-        self.disruptions.fetch_add(1, Ordering::Release);
+        self.disrupted_at.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert_with(Instant::now);
     }
 
-    /// How often a connection was lost or not to be had.
-    pub fn disruptions(&self) -> u64 {
-        self.disruptions.load(Ordering::Acquire)
+    /// What was sent is acknowledged: what is lost from now on counts.
+    pub fn settled(&self) {
+        *self.disrupted_at.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    }
+
+    /// When a connection was lost first since [`Reports::settled`].
+    pub fn disrupted_at(&self) -> Option<Instant> {
+        *self.disrupted_at.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// By how much the clock of the brokers is ahead of this machine's, as last seen.

@@ -70,12 +70,10 @@ pub struct Publisher {
     fencings: Fencings,
     /// Since when the last outcome is not known: look at the committed offsets before anything else.
     unsettled: Option<Instant>,
-    /// What was sent last, while its outcome is not known.
-    pub(super) sent: Option<Kept>,
     /// The last transaction that was acknowledged.
     pub(super) kept: Option<Kept>,
-    /// Disruptions as last seen, and since when it is so many.
-    pub(super) disruptions: Option<(u64, Instant)>,
+    /// Whether the tasks know of a transaction that is not there: they are to be given up.
+    pub(super) is_left: bool,
     pub(super) reports: Arc<Reports>,
 }
 
@@ -95,9 +93,8 @@ impl Publisher {
             producer: Some(producer),
             fencings: Fencings::default(),
             unsettled: None,
-            sent: None,
             kept: None,
-            disruptions: None,
+            is_left: false,
             reports,
         })
     }
@@ -113,10 +110,10 @@ impl Publisher {
         let mut aborts = 0;
         loop {
             self.confirm(consumer, counters)?;
-            if native::generation(consumer).is_none() {
+            if self.is_left || native::generation(consumer).is_none() {
                 return Ok(Outcome::NotMember);
             }
-            if let Some(outcome) = self.settle(consumer, transaction, &patience, counters)? {
+            if let Some(outcome) = self.settle(consumer, transaction)? {
                 return Ok(outcome);
             }
             let begun = Instant::now();
@@ -178,8 +175,6 @@ impl Publisher {
 
     fn attempt(&mut self, consumer: &BaseConsumer<Group>, transaction: &Arc<Transaction>) -> Result<(), Stumble> {
         let failed = |call| move |error| Stumble::Failed(call, error);
-        let seen = self.reports.disruptions();
-        self.sent = None;
         // Without a producer the last rebuild failed, which ended the engine.
         let Some(producer) = &self.producer else { return Err(Stumble::NotMember) };
         producer.begin_transaction().map_err(failed(Call::Begin))?;
@@ -193,13 +188,15 @@ impl Publisher {
         self.send_offsets(producer, consumer, transaction)?;
         failpoint::pass("after_send_offsets");
         failpoint::pass("before_end_txn");
-        let sent = Kept { transaction: Arc::clone(transaction), places, seen, is_ours: true };
+        let kept = Kept { transaction: Arc::clone(transaction), places, at: Instant::now() };
         #[cfg(feature = "failpoints")]
-        let Some(sent) = self.lose_end(consumer, sent)? else { return Ok(()) };
+        let Some(kept) = self.lose_end(consumer, kept)? else { return Ok(()) };
         let Some(producer) = &self.producer else { return Err(Stumble::NotMember) };
-        self.sent = Some(sent);
         producer.commit_transaction(CALL_TIMEOUT).map_err(failed(Call::Commit))?;
-        self.kept = self.sent.take();
+        self.reports.settled();
+        // A record that a broker had twice is nobody knows where.
+        self.kept =
+            Some(Kept { at: Instant::now(), ..kept }).filter(|kept| kept.places.iter().all(|(_, offset)| *offset >= 0));
         Ok(())
     }
 
@@ -243,26 +240,15 @@ impl Publisher {
         &mut self,
         consumer: &BaseConsumer<Group>,
         transaction: &Transaction,
-        patience: &Patience,
-        counters: &mut Counters,
     ) -> Result<Option<Outcome>, EngineError> {
         const ASKING: &str = "reading committed offsets";
         let Some(since) = self.unsettled else { return Ok(None) };
-        if let Some(sent) = self.sent.take().filter(|sent| sent.seen != self.reports.disruptions()) {
-            let is_there = self.is_anywhere(consumer, sent, patience, counters)?;
-            self.unsettled = None;
-            return Ok(is_there.then_some(Outcome::Committed));
-        }
         let wanted = partitions(transaction, self.config.topics.inputs());
         let committed = match consumer.committed_offsets(wanted, SETTLE_TIMEOUT) {
             Ok(committed) => committed,
             // The group may have news, which only a poll brings: it is asked again after that.
             Err(error) if since.elapsed() < self.config.outage_max => {
                 tracing::warn!(doing = ASKING, last = words(&error), "trying again");
-                let inputs = partitions(transaction, self.config.topics.inputs());
-                if let Err(stumble) = self.probe(consumer, &inputs, std::iter::empty()) {
-                    self.get_up(&stumble, patience, counters)?;
-                }
                 return Ok(Some(Outcome::NotMember));
             }
             Err(error) => return Err(EngineError::Outage(format!("{ASKING}: {}", words(&error)))),
@@ -290,7 +276,7 @@ impl Publisher {
             found(*input)
                 .is_some_and(|(offset, sent)| is_of_others(&sent, span, &writer) && span.previous != Some(offset))
         };
-        self.unsettled = None;
+        (self.unsettled, self.kept) = (None, None);
         if transaction.spans.is_empty() || all(|span| span.previous.map(|offset| (offset, false))) {
             Ok(None)
         } else if all(|span| Some((span.next, true))) {
@@ -333,8 +319,7 @@ fn again(call: Call, mut run: impl FnMut(Duration) -> Result<(), KafkaError>) ->
     }
 }
 
-/// The inputs of a transaction.
-pub(super) fn partitions(transaction: &Transaction, names: [&str; 4]) -> TopicPartitionList {
+fn partitions(transaction: &Transaction, names: [&str; 4]) -> TopicPartitionList {
     let mut list = TopicPartitionList::new();
     for input in transaction.spans.keys() {
         list.add_partition(names[input.topic], input.partition);
@@ -343,7 +328,11 @@ pub(super) fn partitions(transaction: &Transaction, names: [&str; 4]) -> TopicPa
 }
 
 /// The offsets of a transaction, each with what tells who sent it.
-fn offsets(transaction: &Transaction, names: [&str; 4], writer: &str) -> Result<TopicPartitionList, KafkaError> {
+pub(super) fn offsets(
+    transaction: &Transaction,
+    names: [&str; 4],
+    writer: &str,
+) -> Result<TopicPartitionList, KafkaError> {
     let mut list = TopicPartitionList::new();
     for (input, span) in &transaction.spans {
         let topic = names[input.topic];

@@ -139,7 +139,8 @@ pub fn assign(
             Err(_) if consumer.client().fatal_error().is_some() => return Ok(None),
             Err(error) => {
                 // A transaction of somebody who is gone may hide them.
-                if release(config, &inputs(wanted, names).map(Input::task).collect())? == 0 {
+                let released = release(config, &inputs(wanted, names).map(Input::task).collect())?;
+                if released == 0 && timeout == COMMITTED_TIMEOUT {
                     end_own()?;
                 }
                 timeout = COMMITTED_TIMEOUT;

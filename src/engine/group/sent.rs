@@ -20,6 +20,11 @@ pub fn is_of_others(sent: &str, span: &Span, writer: &str) -> bool {
     sent.starts_with(SENT) && !sent.ends_with(&owner(span, writer))
 }
 
+/// What goes with an offset that no transaction of a task sends.
+pub fn number_of_nothing() -> String {
+    format!("{SENT}{} of nobody", u64::MAX)
+}
+
 /// The number of the transaction that sent an offset; none: no engine sent it, somebody set it.
 pub fn number(sent: &str) -> Option<u64> {
     sent.strip_prefix(SENT)?.split(' ').next()?.parse().ok()
@@ -35,6 +40,7 @@ mod tests {
         let sent = metadata(&span, "g/i/worker-0");
         assert_eq!(sent, "transaction 12 of g/i/worker-0, incarnation 3");
         assert_eq!((number(&sent), number(""), number("reset by hand")), (Some(12), None, None));
+        assert_eq!(number(&number_of_nothing()), Some(u64::MAX));
         let is_of_others = |span: Span, writer| is_of_others(&sent, &span, writer);
         assert!(!is_of_others(span, "g/i/worker-0"));
         assert!(is_of_others(Span { incarnation: 4, ..span }, "g/i/worker-0"));

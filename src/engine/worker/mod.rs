@@ -148,12 +148,6 @@ impl Worker {
                 let wall = self.wall(now);
                 self.tasks.tick(wall, now)?;
             }
-            if self.pending.is_none()
-                && self.publisher.is_to_confirm(now)
-                && let Some(inbox) = &self.inbox
-            {
-                self.publisher.confirm(inbox.consumer(), &mut self.counters)?;
-            }
             if self.due(self.commits.idle).is_some_and(|due| due <= now) {
                 self.commit(false, on_progress)?;
             }

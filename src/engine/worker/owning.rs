@@ -24,7 +24,6 @@ impl Worker {
                     inbox.discard();
                     self.counters.assignments += 1;
                     self.config.watch.vital.wait(true, Instant::now());
-                    self.publisher.confirm(inbox.consumer(), &mut self.counters)?;
                     let names = &self.tasks.shared.names;
                     let (publisher, counters) = (&mut self.publisher, &mut self.counters);
                     let mut end_own = || publisher.end_own(inbox.consumer(), &wanted, counters);
@@ -74,13 +73,15 @@ impl Worker {
         let (Some(mut restoring), Some(inbox)) = (self.restoring.take(), &self.inbox) else { return Ok(()) };
         let is_torn = restoring.is_torn();
         if is_torn {
-            // Who commits for these tasks now has fenced this member, or is about to: the next poll tells.
-            let names = &self.tasks.shared.names;
-            let Some(found) = again(inbox, restoring.inputs(), names)? else {
-                self.restoring = Some(restoring);
-                return Ok(());
-            };
-            restoring.found(found);
+            // Somebody who commits for these tasks now has fenced this member, or is about to: the next poll tells.
+            match again(inbox, restoring.inputs(), &self.tasks.shared.names)? {
+                Some(found) => restoring.found(found),
+                None if inbox.consumer().client().fatal_error().is_some() => {
+                    self.restoring = Some(restoring);
+                    return Ok(());
+                }
+                None => {}
+            }
         }
         self.counters.restores.add(begun.elapsed());
         self.counters.restored_entries += entries;

@@ -34,7 +34,7 @@ pub fn families(snapshots: &[Arc<Snapshot>]) -> Vec<Family> {
         one("reflex_producers_rebuilt", "Producers made anew after an unknown outcome or a fencing.", |c| c.rebuilt),
         one(
             "reflex_transactions_torn",
-            "Transactions that were not whole though a broker had acknowledged them, and were mended.",
+            "Transactions that were not whole though a broker had acknowledged them; the log says what was done.",
             |c| c.torn,
         ),
         one("reflex_fencings", "Memberships lost to another process of the same instance.", |c| c.fenced),
