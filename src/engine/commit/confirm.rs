@@ -155,7 +155,6 @@ impl Publisher {
                     tracing::error!(partitions, "a broker acknowledged a transaction and dropped its end: {AGAIN}");
                     counters.torn += 1;
                     kept.at = Instant::now();
-                    self.reports.settled();
                     self.kept = Some(kept);
                 }
                 Err(stumble) => {

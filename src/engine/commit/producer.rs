@@ -81,7 +81,7 @@ impl Reports {
         self.disrupted_at.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert_with(Instant::now);
     }
 
-    /// What was sent is acknowledged: what is lost from now on counts.
+    /// Nothing is in doubt: what is lost from now on counts.
     pub fn settled(&self) {
         *self.disrupted_at.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }

@@ -175,6 +175,7 @@ impl Publisher {
 
     fn attempt(&mut self, consumer: &BaseConsumer<Group>, transaction: &Arc<Transaction>) -> Result<(), Stumble> {
         let failed = |call| move |error| Stumble::Failed(call, error);
+        self.reports.settled();
         // Without a producer the last rebuild failed, which ended the engine.
         let Some(producer) = &self.producer else { return Err(Stumble::NotMember) };
         producer.begin_transaction().map_err(failed(Call::Begin))?;
@@ -193,7 +194,6 @@ impl Publisher {
         let Some(kept) = self.lose_end(consumer, kept)? else { return Ok(()) };
         let Some(producer) = &self.producer else { return Err(Stumble::NotMember) };
         producer.commit_transaction(CALL_TIMEOUT).map_err(failed(Call::Commit))?;
-        self.reports.settled();
         // A record that a broker had twice is nobody knows where.
         self.kept =
             Some(Kept { at: Instant::now(), ..kept }).filter(|kept| kept.places.iter().all(|(_, offset)| *offset >= 0));
