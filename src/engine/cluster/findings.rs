@@ -180,7 +180,7 @@ impl Findings {
     fn broker(&mut self, id: i32, configs: &Configs, facts: &Facts) {
         let place = format!("broker {id}");
         if configs.contains_key(SINCE_4_3) {
-            let words = "is of Kafka 4.3 or later; 4.3.0 and 4.3.1 drop the end of committed transactions on partitions \
+            let words = "is of Kafka 4.3 or later; 4.3.0, 4.3.1 and 4.4.0 drop the end of committed transactions on partitions \
                          that have no leader, as when all replicas restart at once (KAFKA-20734)";
             self.add(false, &place, words, "look at its version; 4.0 to 4.2 do not");
         }
@@ -332,6 +332,8 @@ mod tests {
         let broker = |dev: bool, key: &'static str, value: &'static str| {
             found(dev, |facts| drop(facts.brokers.get_mut(&2).expect("there").insert(key.into(), value.into())))
         };
+        let dropping = broker(false, SINCE_4_3, "2");
+        assert!(dropping.len() == 1 && !dropping[0].is_grave && dropping[0].words.contains("KAFKA-20734"));
         let unverified = broker(false, "transaction.partition.verification.enable", "false");
         assert!(unverified[0].is_grave && unverified[0].place == "broker 2");
         assert!(!broker(true, "transaction.partition.verification.enable", "false")[0].is_grave);
