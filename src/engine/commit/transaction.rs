@@ -2,8 +2,8 @@
 //!
 //! After an abort the *same* effects and offsets are sent again, not computed again: the tasks are rolled back only where
 //! the broker does not take a record. After an unknown outcome the committed offsets tell whether the transaction went
-//! through: with each offset goes the number of the task's transaction, which moves even where the offset does not. After
-//! a connection was lost the records themselves tell (`confirm`).
+//! through: with each offset goes the number of the task's transaction, which moves even where the offset does not. Whether
+//! what was acknowledged is there is looked at where a connection was lost soon after (`confirm`).
 //!
 //! Invariant: no effect of an input is published twice and none is lost, whatever a commit answers (`tests/kafka.rs`).
 
